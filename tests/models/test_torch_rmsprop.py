@@ -18,7 +18,6 @@ from fedrelax.datasets import clustered
 from fedrelax.engines import SiteEngine
 from fedrelax.engines.linear import GradientRounds
 from fedrelax.linear import LinearProblem
-from fedrelax.losses import Squared
 from fedrelax.models import adapt
 from fedrelax.paper.curves import RATE, START, Cell, linear_curve
 from fedrelax.runtime import Coupling, LocalExchange, Site, Workers
@@ -41,7 +40,7 @@ def nets(data, alpha, start, first_exchange):
     network = Network(data.graph)
     for i in range(len(data.X)):
         network.add(i, data.X[i], data.y[i], linear_net(start[i]), public=data.public[i])
-    coupling = Coupling(alpha, Squared(), Squared())
+    coupling = Coupling(alpha, first_exchange=first_exchange)
     public, task = network.public, network.task
     sites = [
         Site(
@@ -56,7 +55,7 @@ def nets(data, alpha, start, first_exchange):
         for node in network
     ]
     workers = Workers(1, threads=False)
-    engine = SiteEngine(sites, LocalExchange(), workers, first_exchange=first_exchange)
+    engine = SiteEngine(sites, LocalExchange(), workers)
     with engine.working():
         engine.start()
         round = 0

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows
+from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows, unsupported_shape
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.engines.softmax import log_losses
 from fedrelax.linear.arrays import centre_and_spread, softmax
@@ -220,13 +220,14 @@ def unsupported_reason(network: Network) -> str | None:
     """Return which node's model is not the linear model that exchanging parameters needs, or None."""
     if network.kind == "regression":
         return unsupported_models(network.distinct_models) or unsupported_rows(network)
-    for node in network:
-        if node.X.ndim != 2:
-            return f"node {node.label!r}: its rows have the shape {node.X.shape[1:]}"
-        model = _plain(node.model)
+    reason = unsupported_shape(network)
+    if reason is not None:
+        return reason
+    for label, given in network.distinct_models.items():
+        model = _plain(given)
         if not isinstance(model, LogisticRegression | SoftmaxModel) or not model.fit_intercept:
             return (
-                f"node {node.label!r}: {type(node.model).__name__} is not LogisticRegression or "
+                f"node {label!r}: {type(given).__name__} is not LogisticRegression or "
                 "SoftmaxModel with an intercept"
             )
     return None

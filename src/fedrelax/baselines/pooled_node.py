@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from fedrelax.baselines.base import Run
 from fedrelax.baselines.grouped import Pooled
+from fedrelax.engines.linear.checks import unsupported_shape
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.criteria import last_step
 from fedrelax.models.keras import is_keras
@@ -38,9 +39,9 @@ class PooledNode(Pooled):
 
     def unsupported_reason(self, network: Network) -> str | None:
         """Return which node's rows or model cannot take more columns."""
-        first = next(iter(network))
-        if first.X.ndim != 2:
-            return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
+        reason = unsupported_shape(network)
+        if reason is not None:
+            return reason
         for label, model in network.distinct_models.items():
             if is_net(model) or is_keras(model):
                 return f"node {label!r}: its net cannot take more columns, one per node"

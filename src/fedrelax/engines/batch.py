@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.answers import discrepancies, mean_square, variations
 from fedrelax.engines.base import Engine, of_shape
-from fedrelax.linear.arrays import nonzero
-from fedrelax.models import LocalModel, Task
+from fedrelax.models import LocalModel
 from fedrelax.runtime import Coupling, NodeMeasures
-from fedrelax.runtime.site import levelled
 from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
 
 
@@ -21,12 +18,12 @@ class BatchEngine(Engine):
     """The round over the models of all nodes at once; a subclass says only how these are computed.
 
     ``models`` holds all models and is replaced, never modified in place; ``alone`` are those of round 0.
-    ``answers_of`` gives what models answer on the common public rows, (nodes, rows, outputs), and
+    ``answers_of`` gives what models answer on public rows, an array with one entry per node, and
     ``messages`` is what the nodes have sent of that: ``v <- (1 - damping) answer + damping v``.
     """
 
-    models: Any
-    alone: Any
+    models: FloatArray
+    alone: FloatArray
     validation_rows: AnyArray
     """How many validation rows each node has."""
 
@@ -34,36 +31,40 @@ class BatchEngine(Engine):
         self,
         labels: tuple[Label, ...],
         edges: SparseMatrix,
-        task: Task,
-        counts: AnyArray,
         coupling: Coupling,
         first_exchange: str = "models",
     ) -> None:
-        self.labels, self.given = labels, edges
-        self.coupling, self._task, self._counts = coupling, task, counts
+        self.labels, self.given, self.coupling = labels, edges, coupling
         self._zeros_first = first_exchange == "zeros"
         self.messages: FloatArray | None = None
         self._moved = np.full(len(labels), np.inf)
-        self._heard: FloatArray | None = None
-        self._answered: Any = None
-        self.join(edges)
+        self._answered: FloatArray | None = None
+        self.rewire(edges)
 
     # What a subclass computes
 
     @abstractmethod
-    def answers_of(self, models: Any) -> FloatArray:
+    def answers_of(self, models: FloatArray) -> FloatArray:
         """Return the answers of models on the public rows."""
 
     @abstractmethod
-    def refit(self) -> Any:
+    def refit(self) -> FloatArray:
         """Return the models of the next round."""
+
+    @abstractmethod
+    def mean_squares(self, values: FloatArray) -> FloatArray:
+        """Return every node's mean square of messages, or of differences of messages."""
+
+    @abstractmethod
+    def variations(self) -> tuple[FloatArray, FloatArray]:
+        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
 
     @abstractmethod
     def mean_losses(self) -> tuple[FloatArray, FloatArray]:
         """Return every node's loss on its own rows and on its validation rows, NaN where it has none."""
 
     @abstractmethod
-    def plain_models(self, models: Any) -> Mapping[Label, LocalModel]:
+    def plain_models(self, models: FloatArray) -> Mapping[Label, LocalModel]:
         """Return models as nodes take them home, made on demand."""
 
     # The round
@@ -79,7 +80,7 @@ class BatchEngine(Engine):
         if old is not None and damping:
             new = (1 - damping) * new + damping * old
         self._moved = np.full(len(new), np.inf) if old is None else self.mean_squares(new - old)
-        self.messages, self._heard = new, None
+        self.messages = new
 
     def measure(self) -> NodeMeasures:
         """Return the measures of the current models."""
@@ -113,79 +114,24 @@ class BatchEngine(Engine):
         assert self.messages is not None
         return self.messages
 
-    @property
-    def heard(self) -> FloatArray:
-        """``sum_j A_ij v_j`` of the messages."""
-        if self._heard is None:
-            flat = self.edges @ self.sent.reshape(len(self.sent), -1)
-            self._heard = np.asarray(flat).reshape(self.sent.shape)
-        return self._heard
-
-    def targets(self) -> tuple[FloatArray, FloatArray]:
-        """Return what a node's neighbours say on average of each public row, and the weight of such a row.
-
-        The weight is relative to own rows of weight 1.
-        """
-        coupling, rows = self.coupling, self.sent.shape[1]
-        mean = self.heard / nonzero(self._degree)[:, None, None]
-        scale = self._counts / rows if coupling.weighting == "mean" else 1.0
-        weight = coupling.alpha * scale * ((2.0 if coupling.symmetric else 1.0) * self._degree)
-        return levelled(mean, self.answers, coupling.level, self._task.is_classification), weight
-
-    def mean_squares(self, values: FloatArray) -> FloatArray:
-        """Return every node's mean square of messages, or of differences of messages."""
-        return mean_square(values)
-
-    def variations(self) -> tuple[FloatArray, FloatArray]:
-        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
-        coupling = self.coupling
-        gtv = variations(
-            self.edges,
-            self.answers,
-            self.sent,
-            self.heard,
-            coupling.discrepancy,
-            coupling.level,
-            self._task.is_classification,
-        )
-        by_rows = coupling.weighting == "rows"
-        return gtv, gtv * self.sent.shape[1] / self._counts if by_rows else gtv
-
-    # Wiring
-
-    def join(self, edges: SparseMatrix) -> None:
-        """Take another graph."""
-        self.edges, self._degree, self._heard = edges, np.asarray(edges.sum(axis=1)), None
-
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph."""
-        self.join(edges)
+        self.edges = edges
 
     def settle(self, round: int) -> None:
         """Do nothing: these models converge from any start."""
 
-    def embedding(self) -> FloatArray:
-        """Return every node's messages as a row."""
-        return self.sent.reshape(len(self.sent), -1)
-
-    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
-        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
-        coupling, classes = self.coupling, self._task.is_classification
-        return discrepancies(
-            edges, self.answers, self.sent, coupling.discrepancy, coupling.level, classes
-        )
-
     # Snapshots, checkpoints and models
 
-    def snapshot(self) -> tuple[SparseMatrix, Any]:
+    def snapshot(self) -> tuple[SparseMatrix, FloatArray]:
         """Return the graph and the models."""
         return self.edges, self.models
 
-    def restore(self, state: tuple[SparseMatrix, Any]) -> None:
+    def restore(self, state: tuple[SparseMatrix, FloatArray]) -> None:
         """Return to earlier models and their graph, and share their predictions."""
         edges, self.models = state
         if edges is not self.edges:
-            self.join(edges)
+            self.rewire(edges)
         self.messages = None
         self.share(-1)
 
@@ -202,10 +148,10 @@ class BatchEngine(Engine):
         """Restore models, messages and the graph."""
         edges, self.models = self.unpacked(state["models"], round)
         if edges is not self.edges:
-            self.join(edges)
+            self.rewire(edges)
         self.messages = of_shape(state["messages"], self.answers.shape, "messages")
         self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
-        self._heard, self.at_rest = None, bool(state["at_rest"])
+        self.at_rest = bool(state["at_rest"])
 
     def packed_models(self, models: Any) -> Any:
         """Return the models, one array."""

@@ -8,20 +8,24 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import xlogy
 
+from fedrelax.engines.answers import discrepancies, learners_of
 from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import unsupported_models
+from fedrelax.engines.linear.checks import unsupported_models, unsupported_shape
 from fedrelax.engines.linear.network import LinearNetwork
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear.arrays import softmax, with_constant
+from fedrelax.linear.arrays import nonzero, softmax, with_constant
 from fedrelax.linear.gram import Group, NodeRows
 from fedrelax.linear.memory import require_memory
 from fedrelax.linear.softmax import MOST_WEIGHTS, SoftmaxNodes, minimise_softmax, nodes_at_once
 from fedrelax.losses import Log
+from fedrelax.losses.classification import SMALLEST
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
 from fedrelax.runtime import Settings
+from fedrelax.runtime.site import levelled
 from fedrelax.typing import FloatArray, Label, Model, SparseMatrix
 
 LOSS = Log()
@@ -44,10 +48,9 @@ class SoftmaxEngine(BatchEngine):
         "distillation": None,
     }
 
-    models: FloatArray
-    alone: FloatArray
-
-    def __init__(self, network: LinearNetwork, settings: Settings) -> None:
+    def __init__(self, given: Network, settings: Settings) -> None:
+        network = LinearNetwork.of(given)
+        _check_memory(network)
         d, K = network.n_weights, network.task.n_outputs
         self.models = self.alone = network.per_node(lambda model: model.last_weights((d, K)))
         self._network = network
@@ -59,18 +62,16 @@ class SoftmaxEngine(BatchEngine):
         self._own, self._held = (_groups(rows, network, most) for rows in (network.own, held))
         self.validation_rows = np.zeros(len(counts)) if held is None else held.counts
         coupling = settings.coupling(network.task.kind)
-        edges = network.graph.adjacency
-        super().__init__(network.labels, edges, network.task, counts, coupling)
+        super().__init__(network.labels, network.graph.adjacency, coupling)
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Support ``SoftmaxModel`` on few features."""
-        reason = unsupported_models(network.distinct_models, _reason_in_model, "classification")
+        models, first = network.distinct_models, next(iter(network))
+        reason = unsupported_models(models, _reason_in_model, "classification")
+        reason = reason or unsupported_shape(network)
         if reason is not None:
             return reason
-        first = next(iter(network))
-        if first.X.ndim != 2:
-            return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
         weights = (first.X.shape[1] + bool(first.model.fit_intercept)) * network.task.n_outputs
         if weights > MOST_WEIGHTS:
             return (
@@ -81,17 +82,30 @@ class SoftmaxEngine(BatchEngine):
     @classmethod
     def of(cls, network: Network, settings: Settings) -> SoftmaxEngine:
         """Stack the nodes' rows, if they fit into memory."""
-        stacked = LinearNetwork.of(network)
-        _check_memory(stacked)
-        return cls(stacked, settings)
+        return cls(network, settings)
 
     def start(self) -> None:
         """Train every node alone."""
         self.models = self.alone = self._fitted()
 
+    def rewire(self, edges: SparseMatrix) -> None:
+        """Continue on another graph."""
+        super().rewire(edges)
+        self._degree = np.asarray(edges.sum(axis=1), dtype=float)
+
     def refit(self) -> FloatArray:
         """Minimise against the neighbours' mean answers."""
-        return self._fitted(*self.targets()) if self.coupling.alpha > 0 else self._fitted()
+        coupling = self.coupling
+        if coupling.alpha == 0:
+            return self._fitted()
+        mean = self._near(self.sent) / nonzero(self._degree)[:, None, None]
+        weight = coupling.alpha * self._network.counts / len(self._public) * self._degree
+        return self._fitted(levelled(mean, self.answers, coupling.level, classes=True), weight)
+
+    def _near(self, answers: FloatArray) -> FloatArray:
+        """Return ``sum_j A_ij v_j`` of answers v (n, rows, K)."""
+        flat = self.edges @ answers.reshape(len(answers), -1)
+        return np.asarray(flat).reshape(answers.shape)
 
     def _fitted(
         self, taught: FloatArray | None = None, strength: FloatArray | None = None
@@ -117,6 +131,36 @@ class SoftmaxEngine(BatchEngine):
     def answers_of(self, models: FloatArray) -> FloatArray:
         """Return probabilities on the public rows."""
         return softmax(np.matmul(self._public, models))
+
+    def mean_squares(self, values: FloatArray) -> FloatArray:
+        """Return every node's mean square of probabilities, or of their differences."""
+        return np.asarray(np.einsum("nrk,nrk->n", values, values) / values[0].size)
+
+    def variations(self) -> tuple[FloatArray, FloatArray]:
+        """Return each node's part of GTV, twice: it is the coupling term as well.
+
+        No single edge is visited: ``sum_j A_ij d(i, j) = sum_j A_ij v_j' log v_j - heard_i' log p_i``, with
+        ``heard_i = sum_j A_ij v_j``. With a level below 1, targets differ from edge to edge, so every edge
+        is.
+        """
+        edges, sent = self.edges, self.sent
+        if self.coupling.level < 1.0:
+            values = edges.data * self.discrepancies(edges)
+            gtv = np.bincount(learners_of(edges), values, len(sent)).astype(np.float64)
+        else:
+            entropy = xlogy(sent, sent).sum(axis=2).mean(axis=1)
+            likely = np.log(np.clip(self.answers, SMALLEST, 1.0))
+            cross = (self._near(sent) * likely).sum(axis=2).mean(axis=1)
+            gtv = np.asarray(np.maximum(edges @ entropy - cross, 0.0))
+        return gtv, gtv
+
+    def embedding(self) -> FloatArray:
+        """Return every node's messages as a row."""
+        return self.sent.reshape(len(self.sent), -1)
+
+    def discrepancies(self, edges: SparseMatrix) -> FloatArray:
+        """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
+        return discrepancies(edges, self.answers, self.sent, LOSS, self.coupling.level, True)
 
     def mean_losses(self) -> tuple[FloatArray, FloatArray]:
         """Return the mean log losses on own rows and on validation rows."""

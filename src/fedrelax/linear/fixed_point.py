@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ from fedrelax.linear.arrays import norm, times_common
 from fedrelax.linear.gram import BUFFER_NUMBERS
 from fedrelax.linear.problem import LinearProblem, NeighbourSums
 from fedrelax.linear.solving import conjugate_gradients, induced_reduction, invert
-from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
+from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 System = Literal["paper", "symmetric"]
 MinimumNorm = Literal["coefficients", "all"] | FloatArray
@@ -113,38 +113,27 @@ class ExactUpdate:
         self.condition = np.empty(problem.n)
         self.rank = np.empty(problem.n, dtype=np.int64)
         self._w = np.empty((problem.n, problem.d, problem.q))
-        self._invert()
-
-    def _invert(self, nodes: IntArray | None = None) -> None:
-        """Invert the matrices of some nodes, or of all: a few at a time, which stay in cache."""
-        public, count = self.problem.public, self.problem.n if nodes is None else len(nodes)
-        group = max(1, BUFFER_NUMBERS // self.problem.d**2)
-        for lo in range(0, count, group):
-            part = slice(lo, lo + group) if nodes is None else nodes[lo : lo + group]
+        for part in self._groups():
             inverses = invert(self.coupling.node_matrices(part), self._least)
             self.inverse[part] = inverses.matrices
             self.condition[part], self.rank[part] = inverses.condition, inverses.rank
-            if self.fused is not None and public is not None:
-                self.fused[part] = np.matmul(public.dense(part), inverses.matrices)
+            if self.fused is not None and problem.public is not None:
+                self.fused[part] = np.matmul(problem.public.dense(part), inverses.matrices)
+
+    def _groups(self) -> Iterator[slice]:
+        """Yield all nodes, a few at a time, whose matrices stay in cache."""
+        group = max(1, BUFFER_NUMBERS // self.problem.d**2)
+        return (slice(lo, lo + group) for lo in range(0, self.problem.n, group))
 
     def on(self, edges: SparseMatrix) -> ExactUpdate:
-        """Return the update on another graph, with the same settings.
-
-        With one common public set, a node's matrix depends only on its degree: nodes whose degree stays
-        the same keep their inverse.
-        """
-        problem, alpha, system = self.problem.on(edges), self.coupling.alpha, self.coupling.system
-        if problem.common is None:
-            least: MinimumNorm = "all" if self._least is None else self._least
-            fused = self.fused is not None
-            return ExactUpdate(problem, alpha, system=system, minimum_norm=least, fused=fused)
-        other = copy.copy(self)
-        other.problem, other.coupling = problem, NeighbourTerms(problem, alpha, system)
-        other.inverse, other.condition = self.inverse.copy(), self.condition.copy()
-        other.rank, other._w = self.rank.copy(), np.empty_like(self._w)
-        changed = np.flatnonzero(problem.degree != self.problem.degree)
-        other._invert(changed)
-        return other
+        """Return the update on another graph, with the same settings."""
+        return ExactUpdate(
+            self.problem.on(edges),
+            self.coupling.alpha,
+            system=self.coupling.system,
+            minimum_norm="all" if self._least is None else self._least,
+            fused=self.fused is not None,
+        )
 
     def models(self, s: AnyArray, out: AnyArray | None = None) -> AnyArray:
         """Return ``w = M^-1 s``."""
@@ -158,19 +147,9 @@ class ExactUpdate:
 
     def sources(self, W: AnyArray) -> AnyArray:
         """Return ``s = M w``; needed once per run, to start from given models."""
-        problem, coupling, public = self.problem, self.coupling, self.problem.public
-        if coupling.common is not None:
-            s = times_common(W, coupling.common, np.empty_like(W))
-            s *= problem.degree[:, None, None]
-        elif public is not None and coupling.alpha:
-            s = np.matmul(problem.around, W)
-            if coupling.symmetric:
-                s += problem.degree[:, None, None] * public.apply(W, np.empty_like(W))
-            s *= coupling.alpha
-        else:
-            s = np.zeros_like(W)
-        s += problem.own.apply(W, np.empty_like(W))
-        s += problem.ridge[:, :, None] * W
+        s = np.empty_like(W)
+        for part in self._groups():
+            np.matmul(self.coupling.node_matrices(part), W[part], out=s[part])
         return s
 
     def pass_on(self, s: AnyArray, out: AnyArray, start: AnyArray | None = None) -> AnyArray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.typing import AnyArray, FloatArray, IntArray
+from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 BUFFER_NUMBERS = 1 << 16
 """Numbers in what is computed at a time: half a megabyte, which stays in cache."""
@@ -156,12 +156,10 @@ class Blocks:
         part = self.array[nodes]
         return np.matmul(part.transpose(0, 2, 1), part) if self.low_rank else part
 
-    def row(self, a: int) -> AnyArray:
-        """Return row ``a`` of every ``G_i``, as (n, d)."""
-        if not self.low_rank:
-            return np.ascontiguousarray(self.array[:, a, :])
-        column = self.array[:, None, :, a]
-        return np.ascontiguousarray(np.matmul(column, self.array)[:, 0, :])
+    def sums(self, adjacency: SparseMatrix) -> AnyArray:
+        """Return ``sum_j A_ij G_j`` (n, d, d)."""
+        dense = self.dense()
+        return np.asarray(adjacency @ dense.reshape(len(dense), -1)).reshape(dense.shape)
 
 
 class RowResiduals(NodeRows):

@@ -102,7 +102,8 @@ class LinearProblem:
     @cached_property
     def around(self) -> AnyArray:
         """``S_i = sum_j A_ij Q_j`` (n, d, d) where every node has its own Q."""
-        return sums_of_blocks(self.adjacency, self.public)
+        assert self.public is not None
+        return self.public.sums(self.adjacency)
 
     def own_matrices(self, nodes: slice | AnyArray = slice(None)) -> AnyArray:
         """Return ``H_i + R_i`` (c, d, d), a copy."""
@@ -141,16 +142,6 @@ def reordered(adjacency: SparseMatrix, order: IntArray) -> SparseMatrix:
     return sparse.csr_array((rows.data, place[rows.indices], rows.indptr), shape=rows.shape)
 
 
-def sums_of_blocks(adjacency: SparseMatrix, blocks: Blocks | None) -> AnyArray:
-    """Return ``sum_j A_ij Q_j`` (n, d, d), a row of all matrices at a time."""
-    assert blocks is not None
-    n, d = blocks.array.shape[0], blocks.array.shape[2]
-    sums = np.empty((n, d, d))
-    for a in range(d):
-        sums[:, a, :] = adjacency @ blocks.row(a)
-    return sums
-
-
 class NeighbourSums:
     """``out_i = start_i + scale * sum_j A_ij u_j`` for all nodes at once; u is (n, d, q)."""
 
@@ -177,21 +168,13 @@ class NeighbourSums:
 
 def _levels(adjacency: SparseMatrix) -> list[IntArray]:
     """Group nodes so that each comes after its lower-numbered neighbours; no edge is within a group."""
-    n = adjacency.shape[0]
-    rows = np.repeat(np.arange(n), np.diff(adjacency.indptr))
-    later = adjacency.indices > rows
-    starts = np.concatenate([[0], np.cumsum(later)])[adjacency.indptr]
-    targets = adjacency.indices[later]
-    waiting = np.diff(adjacency.indptr) - np.diff(starts)
-    groups = []
-    front = np.flatnonzero(waiting == 0)
-    while front.size:
-        groups.append(front)
-        sizes = starts[front + 1] - starts[front]
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        released, times = np.unique(
-            targets[np.repeat(starts[front], sizes) + within], return_counts=True
-        )
-        waiting[released] -= times
-        front = released[waiting[released] == 0]
-    return groups
+    level, indices, ends = (
+        np.zeros(adjacency.shape[0], np.int64),
+        adjacency.indices,
+        adjacency.indptr,
+    )
+    for i in range(len(level)):
+        near = indices[ends[i] : ends[i + 1]]
+        level[i] = level[near[near < i]].max(initial=-1) + 1
+    order = np.argsort(level, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)

@@ -1,14 +1,21 @@
-"""Iterative solvers over all nodes, and inverses of one symmetric matrix per node."""
+"""Iterative solvers over all nodes, Anderson acceleration, and inverses of a symmetric matrix per node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedrelax.linear.arrays import dot, norm
 from fedrelax.typing import AnyArray, FloatArray, IntArray
+
+Step = tuple[FloatArray, FloatArray]
+"""An input x of the iteration and its image g(x)."""
+
+DEPTH = 5
+GROWTH = 2.0
+"""A residual that grows by more than this factor begins anew from the last image."""
 
 
 def conjugate_gradients(
@@ -104,6 +111,29 @@ def _along(image: AnyArray, r: AnyArray) -> float:
         return 1.0
     cosine = abs(inner) / (size * norm(r))
     return inner / size**2 * max(1.0, 0.7 / cosine)
+
+
+def accelerated(steps: Sequence[Step]) -> tuple[FloatArray, list[Step]]:
+    """Return the next input after the given steps, and the steps that are worth keeping.
+
+    It is the combination of the last images whose residuals g(x) - x cancel best, in least squares.
+
+    >>> steps, x = [], np.array([8.0, 8.0])
+    >>> for _ in range(4):
+    ...     steps.append((x, np.array([0.9, 0.5]) * x + 1.0))
+    ...     x, steps = accelerated(steps)
+    >>> x.round(6).tolist()
+    [10.0, 2.0]
+    """
+    last = list(steps[-DEPTH - 1 :])
+    images = np.array([image for _, image in last])
+    residuals = np.array([image - x for x, image in last]).reshape(len(last), -1)
+    size = np.linalg.norm(residuals, axis=1)
+    if len(last) > 1 and size[-1] > GROWTH * size[-2]:
+        return images[-1], last[-1:]
+    moves = np.diff(residuals, axis=0)
+    share = np.linalg.lstsq(moves.T, residuals[-1], rcond=1e-12)[0]
+    return images[-1] - np.tensordot(share, np.diff(images, axis=0), axes=1), last
 
 
 @dataclass(frozen=True)

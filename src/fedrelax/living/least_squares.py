@@ -21,12 +21,12 @@ from scipy import sparse
 
 from fedrelax.combining import Mean
 from fedrelax.engines.linear.checks import ridge_of, unsupported_models
-from fedrelax.engines.linear.network import fitted_models
-from fedrelax.linear.arrays import centre_and_spread, norm, with_constant
-from fedrelax.linear.solving import conjugate_gradients
+from fedrelax.engines.linear.network import Coordinates, fitted_models
+from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
+from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.losses import Squared
 from fedrelax.models.viewed import Viewed
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import FloatArray, Label
 
 if TYPE_CHECKING:
     from fedrelax.living.network import LivingNetwork
@@ -57,12 +57,11 @@ class LeastSquares:
         if not self._applies:
             return
         first = next(iter(network.models.values())).estimator
-        self._intercept = bool(
-            getattr(first, "fit_intercept", True)
-        )  # models that differ fit themselves
-        centre, self._spread = centre_and_spread(public)
-        self._centre = centre * self._intercept
-        Z = self._public = self._standard(public)
+        intercept = bool(getattr(first, "fit_intercept", True))  # models that differ fit themselves
+        centre, spread = centre_and_spread(public)
+        self._coordinates = Coordinates(centre * intercept, spread, intercept)
+        self._rows = public
+        Z = self._public = with_constant(self._coordinates.rows(public), intercept)
         sums = Z.sum(axis=0)
         self._gram = Z.T @ Z - (1.0 - coupling.level) * np.outer(sums, sums) / len(Z)
 
@@ -75,20 +74,21 @@ class LeastSquares:
         estimator = local.estimator
         if isinstance(local, Viewed) or unsupported_models({label: estimator}) is not None:
             return False
-        return bool(estimator.fit_intercept) == self._intercept and self._determined(label)
+        same = bool(estimator.fit_intercept) == self._coordinates.intercept
+        return same and self._determined(label)
 
     def _determined(self, label: Label) -> bool:
         """Tell whether public rows and penalty determine all weights; the level may be the node's own."""
-        values = np.linalg.eigvalsh(self._gram + self._penalty(label))
-        own_level = self._intercept and self._network.coupling.level == 0.0
+        intercept = self._coordinates.intercept
+        penalty = np.append(self._penalty(label), [0.0] * intercept)
+        values = np.linalg.eigvalsh(self._gram + np.diag(penalty))
+        own_level = intercept and self._network.coupling.level == 0.0
         return bool(values[int(own_level)] > LEAST * values[-1])
 
     def solve(self, labels: Sequence[Label], tol: float) -> None:
         """Solve for these nodes, with all others fixed, and set their models and answers."""
-        network, G = self._network, self._gram
+        network, coordinates, coupling = self._network, self._coordinates, self._network.coupling
         place = {label: k for k, label in enumerate(labels)}
-        blocks = [self._block(label) for label in labels]
-        matrices = np.stack([matrix for matrix, _ in blocks])
         answers = np.stack([network.said[label] for label in labels])
         outside, edges = np.zeros_like(answers), sparse.lil_array((len(labels), len(labels)))
         for i, label in enumerate(labels):
@@ -97,48 +97,42 @@ class LeastSquares:
                     edges[i, place[other]] = weight
                 else:
                     outside[i] += weight * network.said[other]
-        edges = edges.tocsr()
-        start = self._projection @ answers
-        inverse = np.linalg.inv(matrices)
-
-        def less_exchange(W: FloatArray, MW: FloatArray, out: FloatArray) -> FloatArray:
-            near: FloatArray = (edges @ W.reshape(len(W), -1)).reshape(W.shape)
-            return np.subtract(MW, G @ near, out=out)
-
-        def precondition(r: FloatArray, out: FloatArray) -> FloatArray:
-            return np.matmul(inverse, r, out=out)
-
-        right = np.stack([right for _, right in blocks]) + G @ (self._projection @ outside)
-        solved, own = start.copy(), matrices @ start
-        residual = right - less_exchange(start, own, own)
-        least = max(SHARE * tol, LEAST_RESIDUAL) * norm(right)
-        conjugate_gradients(less_exchange, residual, solved, precondition, least, MOST_STEPS)
-        network.said.changed.update(zip(labels, self._public @ solved, strict=True))
-        solved[:, : len(self._spread)] /= self._spread[:, None]
-        if self._intercept:
-            solved[:, -1] -= self._centre @ solved[:, :-1]
+        rows = [network.rows[label] for label in labels]
+        counts = np.array([len(y) for _, y in rows])
+        mean = coupling.weighting == "mean"
+        problem = LinearProblem(
+            np.concatenate([coordinates.rows(X) for X, _ in rows]),
+            np.concatenate([network.task.encode(y) for _, y in rows]),
+            edges.tocsr(),
+            coordinates.rows(self._rows),
+            offsets=np.append(0, np.cumsum(counts)),
+            intercept=coordinates.intercept,
+            ridge=np.stack([self._penalty(label) for label in labels])
+            / (counts[:, None] if mean else 1.0),
+            scaling="mean" if mean else "rows",
+            level=coupling.level,
+        )
+        problem.degree = np.array([sum(network.links[label].values()) for label in labels])
+        update = ExactUpdate(problem, coupling.alpha * (2.0 if coupling.symmetric else 1.0))
+        problem.moment += update.coupling.on_public(
+            self._projection @ outside, np.empty_like(problem.moment)
+        )
+        solution = solve_fixed_point(
+            update,
+            self._projection @ answers,
+            tol=max(SHARE * tol, LEAST_RESIDUAL),
+            max_rounds=MOST_STEPS,
+        )
+        network.said.changed.update(zip(labels, self._public @ solution.models, strict=True))
         kinds = [network.models[label].estimator for label in labels]
-        numbers = np.arange(len(labels))
-        made = fitted_models(tuple(labels), kinds, numbers, network.task, solved)
+        weights = coordinates.back(solution.models)
+        made = fitted_models(tuple(labels), kinds, np.arange(len(labels)), network.task, weights)
         network.models.changed.update(made)
 
-    def _block(self, label: Label) -> tuple[FloatArray, FloatArray]:
-        """Return a node's block of the matrix, and its part of the right-hand side."""
-        network, coupling = self._network, self._network.coupling
-        X, y = network.rows[label]
-        design, target = self._standard(X), network.task.encode(y)
-        scale = len(y) / len(self._public) if coupling.weighting == "mean" else 1.0
-        factor = coupling.alpha * scale * (2.0 if coupling.symmetric else 1.0)
-        own, total = design.T @ design + self._penalty(label), sum(network.links[label].values())
-        return own / factor + total * self._gram, design.T @ target / factor
-
     def _penalty(self, label: Label) -> FloatArray:
-        """Return the diagonal matrix of a node's penalties; the intercept has none."""
-        penalty = ridge_of(self._network.models[label].estimator, len(self._spread))
-        return np.diag(np.append(penalty / self._spread**2, [0.0] * self._intercept))
-
-    def _standard(self, X: AnyArray) -> FloatArray:
-        return with_constant((X - self._centre) / self._spread, self._intercept)
+        """Return a node's penalty of every coefficient; the intercept has none."""
+        scale = self._coordinates.scale
+        return ridge_of(self._network.models[label].estimator, len(scale)) / scale**2
 
     @cached_property
     def _projection(self) -> FloatArray:

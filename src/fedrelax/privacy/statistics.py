@@ -91,28 +91,16 @@ class PrivateStatistics(Budget):
         task, public = network.task, network.public.common
         assert public is not None
         scaling, sigma = Scaling.of(public, self.components), self.noise(network).sigma
-        middle, half = 0.0, 1.0
-        if not task.is_classification:
+        classes, middle, half, most = task.is_classification, 0.0, 1.0, 1.0
+        if not classes:
             low, high = self.limits
             middle, half = (low + high) / 2, (high - low) / 2 * math.sqrt(task.n_outputs)
-        most = 1.0 / math.sqrt(task.n_outputs)
-
-        def scaled(targets: FloatArray) -> FloatArray:
-            return (
-                targets
-                if task.is_classification
-                else np.clip((targets - middle) / half, -most, most)
-            )
-
-        def plain(answers: FloatArray) -> FloatArray:
-            if task.is_classification:
-                return on_simplex(answers)
-            return np.asarray(middle + half * np.clip(answers, -most, most))
-
+            most /= math.sqrt(task.n_outputs)
         moments = {}
         streams = np.random.SeedSequence(self.random_state).spawn(len(network))
         for node, stream in zip(network, streams, strict=True):
-            exact = _moments(scaling.rows(node.X), scaled(task.encode(node.y)))
+            targets = np.clip((task.encode(node.y) - middle) / half, -most, most)
+            exact = _moments(scaling.rows(node.X), targets)
             moments[node.label] = _noisy(*exact, sigma, np.random.default_rng(stream))
         answers, rows = {}, scaling.rows(public)
         for label in network.labels:
@@ -124,7 +112,9 @@ class PrivateStatistics(Budget):
             least = sigma * math.sqrt(2 * len(square) * sum(a**2 for a in shares.values()))
             values, vectors = np.linalg.eigh(square)
             weights = vectors @ ((vectors.T @ cross) / np.maximum(values, least)[:, None])
-            answers[label] = plain(rows @ weights)
+            answer = rows @ weights
+            limited = middle + half * np.clip(answer, -most, most)
+            answers[label] = on_simplex(answer) if classes else np.asarray(limited)
         return answers
 
 

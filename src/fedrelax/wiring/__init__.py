@@ -4,8 +4,7 @@ from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.members import members
 from fedrelax.wiring.base import View, Wiring
 from fedrelax.wiring.discover import Discover
-from fedrelax.wiring.guarded import Guarded
-from fedrelax.wiring.rewire import Rewire
+from fedrelax.wiring.rewire import Guarded, Rewire
 
 __all__ = [
     "Discover",

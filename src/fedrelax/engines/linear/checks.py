@@ -74,12 +74,19 @@ def _reason_in_adapter(model: Model, task: Task) -> str | None:
     return None
 
 
-def unsupported_rows(network: Network) -> str | None:
+def unsupported_shape(network: Network) -> str | None:
     """Return why the rows, alike at all nodes, are not rows of features, or None."""
     first = next(iter(network))
-    if first.X.ndim != 2:
-        return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
-    models = network.distinct_models.values()
+    plain = first.X.ndim == 2
+    return None if plain else f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
+
+
+def unsupported_rows(network: Network) -> str | None:
+    """Return why the rows are not rows of features, or of too many for linear models, or None."""
+    reason = unsupported_shape(network)
+    if reason is not None:
+        return reason
+    first, models = next(iter(network)), network.distinct_models.values()
     if first.X.shape[1] > WIDE and all(isinstance(m, Ridge | LinearRegression) for m in models):
         return (
             f"{first.X.shape[1]} columns are more than {WIDE}, where scikit-learn's own solver is faster: "

@@ -15,7 +15,7 @@ from fedrelax.engines.linear.checks import check_safe, unsupported_models, unsup
 from fedrelax.engines.linear.measures import Prepared, Variation
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear.fixed_point import ExactUpdate, System, solve_fixed_point
+from fedrelax.linear.fixed_point import System, solve_fixed_point
 from fedrelax.linear.memory import Method, estimate_bytes, require_memory
 from fedrelax.losses import Squared
 from fedrelax.models import LocalModel
@@ -38,19 +38,17 @@ class ArrayEngine(BatchEngine):
     """
 
     task, losses, needs = "regression", (Squared,), {"distillation": None}
-    models: FloatArray
-    alone: FloatArray
 
     def __init__(
         self, prepared: Prepared, start: FloatArray, coupling: Coupling, first_exchange: str
     ) -> None:
         network = prepared.network
         self._prepared, self.models, self.alone = prepared, start, prepared.alone
-        self._variation = self._on_given = prepared.variation(prepared.problem)
-        held, counts = prepared.validation, network.counts
-        self.validation_rows = np.zeros(len(counts)) if held is None else held.counts
+        self._on_given = Variation(prepared.problem, prepared.public_rows)
+        held = prepared.validation
+        self.validation_rows = np.zeros(len(start)) if held is None else held.counts
         edges = prepared.problem.adjacency if network.order is None else network.graph.adjacency
-        super().__init__(network.labels, edges, network.task, counts, coupling, first_exchange)
+        super().__init__(network.labels, edges, coupling, first_exchange)
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
@@ -106,18 +104,20 @@ class ArrayEngine(BatchEngine):
             return gtv, gtv
         edges = self._variation.problem.adjacency
         learner = learners_of(edges)
-        share = self._prepared.public_rows[edges.indices] / self._counts[learner]
+        counts = self._prepared.network.counts
+        share = self._prepared.public_rows[edges.indices] / counts[learner]
         terms = edges.data * share * self._variation.edges(self.models, self.sent)
         return gtv, np.asarray(np.bincount(learner, terms, len(gtv)), dtype=np.float64)
 
-    def join(self, edges: SparseMatrix) -> None:
-        """Take another graph."""
-        self.edges, self._variation = edges, self._variation_on(edges)
+    def rewire(self, edges: SparseMatrix) -> None:
+        """Continue on another graph."""
+        super().rewire(edges)
+        self._variation = self._variation_on(edges)
 
     def _variation_on(self, edges: SparseMatrix) -> Variation:
         if edges is self.given:
             return self._on_given
-        return self._prepared.variation(self._prepared.problem.on(edges))
+        return Variation(self._prepared.problem.on(edges), self._prepared.public_rows)
 
     def embedding(self) -> FloatArray:
         """Return every node's message as a row whose squared distances are mean squared differences."""
@@ -155,11 +155,11 @@ class ArrayEngine(BatchEngine):
         ordered = self._prepared.network.from_given_order
         self.messages, self._moved = ordered(self.sent), ordered(self._moved)
 
-    def packed_models(self, models: Any) -> Any:
+    def packed_models(self, models: FloatArray) -> FloatArray:
         """Return the models, one array."""
         return self._prepared.network.in_given_order(models)
 
-    def models_from(self, values: Any, round: int) -> Any:
+    def models_from(self, values: Any, round: int) -> FloatArray:
         """Return the models, one array."""
         return self._prepared.network.from_given_order(super().models_from(values, round))
 
@@ -175,13 +175,29 @@ class ArrayEngine(BatchEngine):
 
 
 class LinearEngine(ArrayEngine):
-    """``w_i <- (H_i + R_i + alpha S_i)^-1 (b_i + alpha sum_j A_ij Q_j v_j)`` for all nodes."""
+    """``w_i <- (H_i + R_i + alpha S_i)^-1 (b_i + alpha sum_j A_ij Q_j v_j)`` for all nodes.
+
+    Where only the fixed point matters, one update goes there, by conjugate gradients or an accelerated
+    iteration.
+    """
 
     name, rank = "linear", 1
     usual_rounds, settles = 200, True
 
-    def __init__(self, prepared: Prepared, exact: ExactUpdate, settings: Settings) -> None:
-        self.exact, self._settings = exact, settings
+    def __init__(self, network: Network, settings: Settings) -> None:
+        self._settings, self._straight = settings, goes_straight(settings)
+        if self._straight:
+            self.usual_rounds = MOST_ROUNDS
+        prepared = self.prepared(
+            network,
+            settings,
+            level=float(settings.level),
+            straight=self._straight,
+            local=settings.wiring is None and settings.order == "simultaneous",
+        )
+        alpha, system = float(settings.alpha), system_of(settings)
+        self.exact = prepared.exact(alpha, system, fused=self._straight)
+        check_safe(prepared, self.exact)
         coupling = settings.coupling("regression")
         super().__init__(prepared, prepared.alone, coupling, settings.first_exchange)
 
@@ -195,17 +211,11 @@ class LinearEngine(ArrayEngine):
     @classmethod
     def of(cls, network: Network, settings: Settings) -> LinearEngine:
         """Form and invert the nodes' matrices; refuse what would lose digits or not fit into memory."""
-        straight = goes_straight(settings)
-        level = float(settings.level)
-        local = settings.wiring is None and settings.order == "simultaneous"
-        prepared = cls.prepared(network, settings, level=level, straight=straight, local=local)
-        exact = prepared.exact(float(settings.alpha), system_of(settings), fused=straight)
-        check_safe(prepared, exact)
-        return (FixedPointEngine if straight else LinearEngine)(prepared, exact, settings)
+        return cls(network, settings)
 
-    def join(self, edges: SparseMatrix) -> None:
-        """Take another graph, with new inverses where they change."""
-        super().join(edges)
+    def rewire(self, edges: SparseMatrix) -> None:
+        """Continue on another graph, with new inverses."""
+        super().rewire(edges)
         local = self._prepared.network.order is not None  # then the graph never changes
         if not local and edges is not self.exact.problem.adjacency:
             self.exact = self.exact.on(edges)
@@ -219,18 +229,14 @@ class LinearEngine(ArrayEngine):
             return exact.in_turn(sent, self.coupling.damping)[0]
         return exact.after(sent)
 
-
-class FixedPointEngine(LinearEngine):
-    """Goes to the fixed point in one update, by conjugate gradients or an accelerated iteration."""
-
-    usual_rounds = MOST_ROUNDS
-
     def update(self, round: int) -> int:
-        """Solve to a relative residual of ``tol``, starting from the messages of round 0.
+        """Refit all nodes, or solve to a relative residual of ``tol`` from the messages of round 0.
 
         Where the rows of all nodes together leave weights undetermined, the fixed point depends on the
         start; these methods keep the same part of the start as plain rounds do.
         """
+        if not self._straight:
+            return super().update(round)
         if self.coupling.alpha == 0:
             self.at_rest = True
             return 1

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from fedrelax.engines.base import of_shape
 from fedrelax.engines.linear.engine import ArrayEngine, system_of
-from fedrelax.engines.linear.measures import Prepared
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.network import Network
@@ -52,9 +51,6 @@ class GradientRounds:
     ``w <- w - rate g / (sqrt(v) + eps)``, v starting at zero. ``first_exchange`` "zeros" takes the
     neighbours' predictions as zero in round one, as the authors' code does; "models" takes the
     initial models' predictions, as the paper says.
-
-    With one common public set, no d x d matrix per node is formed: ``alpha (L W) Q``, with the graph's
-    Laplacian L, does the coupling, and ``H_i`` may stay in row form.
     """
 
     def __init__(
@@ -70,49 +66,31 @@ class GradientRounds:
         first_exchange: Literal["models", "zeros"] = "models",
         system: System = "paper",
     ) -> None:
-        self.problem = problem
         self.rate = rate
         self.silent = first_exchange == "zeros"
         self.W = problem.start(initial)
-        self._half, self._work = np.empty_like(self.W), np.empty_like(self.W)
+        self._work = np.empty_like(self.W)
         self.rmsprop = None
         if rule == "rmsprop":
             self.rmsprop = RMSprop(self.W, rate, smoothing, epsilon)
         self._join(NeighbourTerms(problem, alpha, system))
-        self._has_ridge = bool(problem.ridge.any())
-        self._ridge = problem.ridge[:, :, None]
 
     def _join(self, coupling: NeighbourTerms) -> None:
-        problem = self.problem = coupling.problem
-        self.coupling = coupling
-        self._matrix = None if problem.public is None else coupling.node_matrices()
-        self._degree = problem.degree[:, None, None]
+        self.coupling, self._matrices = coupling, coupling.node_matrices()
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph, keeping models and the step rule's memory."""
         old = self.coupling
-        self._join(NeighbourTerms(self.problem.on(edges), old.alpha, old.system))
+        self._join(NeighbourTerms(old.problem.on(edges), old.alpha, old.system))
 
     def _half_gradient(self) -> AnyArray:
         """Return ``g / 2``."""
-        problem, W, out, work = self.problem, self.W, self._half, self._work
-        silent, self.silent = self.silent, False
-        if self._matrix is not None:
-            if silent:
-                np.copyto(out, problem.moment)
-            else:
-                self.coupling(W, out, problem.moment)
-            np.matmul(self._matrix, W, out=work)
-            return np.subtract(work, out, out=out)
-        np.multiply(self._degree, W, out=work)
-        if not silent:
-            work -= self.coupling.exchange(W, out)
-        self.coupling.on_public(work, out)
-        out += problem.own.apply(W, work)
-        if self._has_ridge:
-            out += np.multiply(self._ridge, W, out=work)
-        out -= problem.moment
-        return out
+        right = moment = self.coupling.problem.moment
+        if not self.silent:
+            right = self.coupling(self.W, self._work, moment)
+        self.silent = False
+        half: AnyArray = self._matrices @ self.W
+        return np.subtract(half, right, out=half)
 
     def step(self) -> None:
         """Run one round."""
@@ -138,12 +116,28 @@ class GradientEngine(ArrayEngine):
 
     name = "gradient"
 
-    def __init__(self, prepared: Prepared, rounds: GradientRounds, settings: Any) -> None:
-        self._rounds = rounds
+    def __init__(self, network: Network, settings: Any) -> None:
+        prepared = self.prepared(network, settings).raw()
+        start = prepared.alone
+        if settings.initial == "uniform":
+            bound = len(prepared.coordinates.scale) ** -0.5
+            rng = np.random.default_rng(settings.random_state)
+            start = rng.uniform(-bound, bound, start.shape)
+        self._rounds = GradientRounds(
+            prepared.problem,
+            float(settings.alpha),
+            start,
+            rule=settings.step,
+            rate=settings.rate,
+            smoothing=settings.smoothing,
+            epsilon=settings.epsilon,
+            first_exchange=settings.first_exchange,
+            system=system_of(settings),
+        )
         coupling = Coupling(
             settings.alpha, objective=settings.objective, weighting=settings.weighting
         )
-        super().__init__(prepared, rounds.models, coupling, settings.first_exchange)
+        super().__init__(prepared, self._rounds.models, coupling, settings.first_exchange)
 
     @classmethod
     def unsupported_reason(cls, network: Network, settings: Any) -> str | None:
@@ -155,28 +149,11 @@ class GradientEngine(ArrayEngine):
     @classmethod
     def of(cls, network: Network, settings: Any) -> GradientEngine:
         """Return the engine with the settings of ``solvers.GradientFedRelax``."""
-        prepared = cls.prepared(network, settings).raw()
-        start = prepared.alone
-        if settings.initial == "uniform":
-            bound = len(prepared.coordinates.scale) ** -0.5
-            rng = np.random.default_rng(settings.random_state)
-            start = rng.uniform(-bound, bound, start.shape)
-        rounds = GradientRounds(
-            prepared.problem,
-            float(settings.alpha),
-            start,
-            rule=settings.step,
-            rate=settings.rate,
-            smoothing=settings.smoothing,
-            epsilon=settings.epsilon,
-            first_exchange=settings.first_exchange,
-            system=system_of(settings),
-        )
-        return cls(prepared, rounds, settings)
+        return cls(network, settings)
 
-    def join(self, edges: SparseMatrix) -> None:
-        """Take another graph; the step rule keeps its memory."""
-        super().join(edges)
+    def rewire(self, edges: SparseMatrix) -> None:
+        """Continue on another graph; the step rule keeps its memory."""
+        super().rewire(edges)
         self._rounds.rewire(edges)
 
     def state(self) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from fedrelax.engines.answers import learners_of
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.linear.arrays import times_common
 from fedrelax.linear.fixed_point import ExactUpdate, System
-from fedrelax.linear.gram import BUFFER_NUMBERS, Group, RowResiduals
-from fedrelax.linear.problem import LinearProblem, NeighbourSums, sums_of_blocks
+from fedrelax.linear.gram import BUFFER_NUMBERS, Group, NodeRows, RowResiduals
+from fedrelax.linear.problem import LinearProblem, NeighbourSums
 from fedrelax.linear.solving import invert
+from fedrelax.network import StackedRows
 from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
 
 REFINEMENTS = 2
@@ -45,9 +46,20 @@ class Prepared:
         alone: FloatArray | None = None,
     ) -> None:
         self.network, self.coordinates, self.weighting = network, coordinates, weighting
-        residuals = network.residuals(network.own, coordinates)
-        self.problem = network.problem(residuals, coordinates, weighting, level)
         by_rows, counts = weighting == "rows", network.counts
+        own, public, penalty = self._residuals(network.own), network.public, network.ridge
+        ends, move = network.public_offsets, coordinates.rows
+        self.problem = LinearProblem(
+            own,
+            None,
+            network.edges,
+            move(public)
+            if ends is None
+            else NodeRows(public, offsets=ends, intercept=network.intercept, moved=move),
+            ridge=penalty / coordinates.scale**2 / (1.0 if by_rows else counts[:, None]),
+            scaling="rows" if by_rows else "mean",
+            level=level,
+        )
         self._share = counts if by_rows else np.ones(len(counts))
         self.public_rows = np.broadcast_to(network.public_counts if by_rows else 1.0, len(counts))
         """What mean squared predictions on public rows are divided by."""
@@ -55,16 +67,26 @@ class Prepared:
         """Every node's model trained on its own rows, (n, d, q) in these coordinates."""
         self.apart = Apart(np.empty(len(counts)), np.empty(len(counts), dtype=np.int64))
         self._losses, self._slopes = np.empty(len(counts)), np.empty_like(self.alone)
-        for group in residuals.groups():
+        for group in own.groups():
             nodes = group.at
             if alone is None:
                 self._train_alone(group)
             gaps = group.gaps(self.alone[nodes])
             self._losses[nodes] = group.mean_squares(gaps)
             self._slopes[nodes] = group.slopes(gaps) / counts[nodes][:, None, None]
-        self.validation: RowResiduals | None = None
-        if network.validation is not None:
-            self.validation = network.residuals(network.validation, coordinates)
+        held = network.validation
+        self.validation = None if held is None else self._residuals(held)
+
+    def _residuals(self, rows: StackedRows) -> RowResiduals:
+        """Return rows of the nodes, in these coordinates, for sums over them."""
+        return RowResiduals(
+            rows.X,
+            rows.y,
+            rows.offsets,
+            intercept=self.network.intercept,
+            moved=self.coordinates.rows,
+            order=self.network.order,
+        )
 
     def _train_alone(self, group: Group) -> None:
         """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
@@ -93,10 +115,6 @@ class Prepared:
         """Return the exact update of all nodes."""
         norm = self.coordinates.least(self.network.minimum_norm)
         return ExactUpdate(self.problem, alpha, system=system, minimum_norm=norm, fused=fused)
-
-    def variation(self, problem: LinearProblem) -> Variation:
-        """Return how far apart predictions are over the graph of ``problem``."""
-        return Variation(problem, self.public_rows)
 
     def own_losses(self, W: FloatArray, nodes: slice | AnyArray = slice(None)) -> FloatArray:
         """Return ``|X_i w - y_i|^2 / m_i`` for each of the nodes i and its model w in W (c, d, q)."""
@@ -189,7 +207,8 @@ class Variation:
         problem = self.problem
         if (self._counts == 1).all():
             return problem.around
-        return sums_of_blocks(self._sums.graph, problem.public)
+        assert problem.public is not None
+        return problem.public.sums(self._sums.graph)
 
     def _rooted(self, W: AnyArray) -> FloatArray:
         """Return models times the root of a common Q, or unchanged where every node has its own."""

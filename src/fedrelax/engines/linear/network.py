@@ -13,8 +13,7 @@ from sklearn.linear_model import Ridge
 from fedrelax.engines.linear.checks import minimum_norm_of, ridge_of
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import nonzero
-from fedrelax.linear.gram import NodeRows, RowResiduals
-from fedrelax.linear.problem import LinearProblem, local_order, reordered
+from fedrelax.linear.problem import local_order, reordered
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network, StackedRows
@@ -206,41 +205,6 @@ class LinearNetwork:
         """Return models with these weights (n, d, q), made on demand."""
         codes, weights = self.in_given_order(self.codes), self.in_given_order(weights)
         return fitted_models(self.labels, self.kinds, codes, self.task, weights)
-
-    def residuals(self, rows: StackedRows, coordinates: Coordinates) -> RowResiduals:
-        """Return rows of the nodes, in these coordinates, for sums over them."""
-        return RowResiduals(
-            rows.X,
-            rows.y,
-            rows.offsets,
-            intercept=self.intercept,
-            moved=coordinates.rows,
-            order=self.order,
-        )
-
-    def problem(
-        self, rows: RowResiduals, coordinates: Coordinates, weighting: str, level: float = 1.0
-    ) -> LinearProblem:
-        """Return the problem as Gram matrices; ``ridge`` is in the same units as own rows."""
-        penalty = self.ridge / coordinates.scale**2
-        if weighting == "mean":
-            penalty /= rows.counts[:, None]
-        public: FloatArray | NodeRows = self.public
-        if self.public_offsets is None:
-            public = coordinates.rows(self.public)
-        else:
-            ends, move = self.public_offsets, coordinates.rows
-            public = NodeRows(self.public, offsets=ends, intercept=self.intercept, moved=move)
-        return LinearProblem(
-            rows,
-            None,
-            self.edges,
-            public,
-            intercept=self.intercept,
-            ridge=penalty,
-            scaling="mean" if weighting == "mean" else "rows",
-            level=level,
-        )
 
 
 class FittedLinear(LocalModel):

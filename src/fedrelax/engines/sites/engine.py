@@ -51,32 +51,21 @@ class SiteEngine(Engine):
     """Runs rounds over sites that communicate only through an exchange.
 
     ``order`` is "simultaneous" (all nodes refit to the last round's predictions), "sequential" (one after
-    the other, each hearing the newest) or "asynchronous" (the same, for nodes drawn at random with the
-    seed ``waking``).
+    the other, each hearing the newest) or "asynchronous" (the same, for nodes drawn at random). This and
+    all other settings of the rounds are those of the sites' coupling.
     """
 
     name, rank, sends = "sites", 9, True
 
-    def __init__(
-        self,
-        sites: Sequence[Site],
-        exchange: Exchange,
-        workers: Workers,
-        order: str = "simultaneous",
-        first_exchange: str = "models",
-        waking: int = 0,
-    ) -> None:
+    def __init__(self, sites: Sequence[Site], exchange: Exchange, workers: Workers) -> None:
         self.sites = list(sites)
         self.labels = tuple(site.label for site in sites)
-        self._exchange = exchange
-        self._workers = workers
-        self._order = order
-        self._waking = waking
+        self.coupling = self.sites[0].coupling
+        self._exchange, self._workers = exchange, workers
         self._alone: list[Kept] = []
         self._terms: dict[Label, list[Rows]] = {}
         self._place = {label: place for place, label in enumerate(self.labels)}
         self.given = self.edges = _edges_of(self.sites, self._place)
-        self._zeros_first = first_exchange == "zeros"
         self._memory: dict[Hashable, Any] = {}
 
     @classmethod
@@ -111,8 +100,7 @@ class SiteEngine(Engine):
             site.coupling = steadied(coupling, site.model)
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
         exchange = layered(LocalExchange(), layers, network, settings)
-        waking = int(seeds_of(settings.random_state, len(network) + 1)[-1])
-        engine = cls(sites, exchange, workers, settings.order, settings.first_exchange, waking)
+        engine = cls(sites, exchange, workers)
         uneven = settings.order == "asynchronous"
         engine.may_rest = not uneven and not interrupted
         if settings.update == "difference" and not all(site.model.settles for site in sites):
@@ -142,14 +130,15 @@ class SiteEngine(Engine):
 
     def share(self, round: int) -> None:
         """Post and collect the messages of this round."""
+        zeros = self.coupling.first_exchange == "zeros" and round == 0
         for site in self.sites:
-            self._exchange.post(site.share(round, zeros=self._zeros_first and round == 0))
+            self._exchange.post(site.share(round, zeros))
         for site in self.sites:
             self._hear(site)
 
     def update(self, round: int) -> int:
         """Refit all nodes, at once or one after the other."""
-        if self._order == "simultaneous":
+        if self.coupling.order == "simultaneous":
             problems = [site.problem(round) for site in self.sites]
             self._refit(self.sites, problems, round + 1)
             return 1
@@ -163,10 +152,11 @@ class SiteEngine(Engine):
 
     def _awake(self, round: int) -> list[Site]:
         """Return the sites to update in a round: all in turn, or as many drawn at random."""
-        if self._order == "sequential":
+        if self.coupling.order == "sequential":
             return self.sites
         count = len(self.sites)
-        drawn = np.random.default_rng([self._waking, round]).integers(count, size=count)
+        waking = int(seeds_of(self.coupling.random_state, count + 1)[-1])
+        drawn = np.random.default_rng([waking, round]).integers(count, size=count)
         return [self.sites[place] for place in drawn]
 
     def _hear(self, site: Site) -> None:
@@ -198,8 +188,7 @@ class SiteEngine(Engine):
 
     def measure(self) -> NodeMeasures:
         """Gather the measures that the sites report."""
-        factor = self.sites[0].coupling.factor
-        return gathered([site.measure() for site in self.sites], factor)
+        return gathered([site.measure() for site in self.sites], self.coupling.factor)
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
@@ -322,7 +311,7 @@ class SiteEngine(Engine):
 
     def models_from(self, values: Any, round: int) -> list[Kept]:
         """Return the models, refitted as they were in the round before."""
-        together = self._order == "simultaneous" or round == 0
+        together = self.coupling.order == "simultaneous" or round == 0
         return made_again(self.sites, values, round, self._fitted, together)
 
 
