@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor, Graph, Network
 from fedrelax.baselines import Alone, Federation, Pooled
@@ -59,8 +59,18 @@ def test_who_names_a_model_has_no_such_line() -> None:
     assert Federation.name not in names(FedRelaxRegressor(Ridge()))
 
 
-def test_classes_are_not_supported() -> None:
-    network = Network(Graph.complete(range(2)), "classification")
+def test_classes_are_pooled_too_and_several_outputs_are_not() -> None:
+    rng = np.random.default_rng(0)
+    node = np.repeat(np.arange(10), 12)
+    X = rng.normal(size=(120, 2))
+    y = (X[:, 0] + rng.normal(size=10)[node] > 0).astype(int)
+    network = Network(Graph.complete(range(10)), "classification", public=X)
+    several = Network(Graph.complete(range(2)), public=X)
+    for i in range(10):
+        network.add(i, X[node == i], y[node == i], LogisticRegression())
     for i in range(2):
-        network.add(i, np.arange(4.0)[:, None], np.array([0, 1, 0, 1]), Ridge())
-    assert "one number" in str(Federation().unsupported_reason(network))
+        several.add(i, X, np.column_stack([y, y]).astype(float), Ridge())
+    models = Federation().run(network).models
+    answers = np.array([models[int(i)].predict(X[r : r + 1])[0, 1] for r, i in enumerate(node)])
+    assert ((answers > 0.5) == y).mean() > 0.85
+    assert "several outputs" in str(Federation().unsupported_reason(several))

@@ -171,7 +171,7 @@ def test_what_was_found_together_takes_newcomers_too(few: int) -> None:
     X, y, nodes = rows()
     old = nodes < N
     est = FedRelaxRegressor(wiring="fixed").fit(X[old], y[old], nodes[old])
-    assert est.result_.engine == "whole"
+    assert est.result_.engine == "pooling"
     before = est.predict(X[old], nodes[old])
     change = est.plug_in(N, X[~old][:few], y[~old][:few])
     assert change.refitted == (N,)

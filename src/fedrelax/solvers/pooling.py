@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedrelax.engines import UnsupportedNetworkError
-from fedrelax.engines.pooling import PoolingEngine
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, usual_loss
 from fedrelax.network import Network
+from fedrelax.pooling.engine import PoolingEngine
 from fedrelax.pooling.network import MOST_NODES, PooledNetwork, find, sample_size
 from fedrelax.solvers.base import Solver
 from fedrelax.wiring import Wiring
