@@ -10,6 +10,9 @@ standard      nothing; it fits only inputs that are standardised already
 blend         points between two input rows, each at least a quarter of the way from both
 bootstrap     whole input rows of some nodes; what a node predicts there is nearly its label
 ============  ===================================================================================
+
+Where each node draws from its own inputs, as for the default and at sites, columns of equal steps (years,
+counts) hold values that occur.
 """
 
 from __future__ import annotations

@@ -215,6 +215,7 @@ class Pooling:
         self.along_graph = np.full(d, FIRST_ROUGHNESS)
         self.consensus, self.round, self.score = np.zeros((c, self.place.shape[1], d)), 0, np.inf
         self.ratio, self.step, self.slope = np.ones((c, d)), 1.0, np.inf
+        self.faint = float(self.coupling[-1])
         self._is_common = np.ones(d, dtype=bool)
         for group in self.coupled:
             self._is_common[group] = False
@@ -292,6 +293,8 @@ class Pooling:
         for group in self.tied if self.round <= TIED_ROUNDS else self.coupled:
             most = MOST * self.unit
             P[group] = _learned(P[group], size[group], unsure[group], n * c, LEAST, most)
+        if self.alone:
+            P[-1] = min(P[-1], self.faint)  # nodes alone have levels of their own
         self.coupling = P
         if self.alone:
             return

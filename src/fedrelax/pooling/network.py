@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +55,25 @@ class PooledNetwork:
     """What the rounds have learned, from which a search with other rows can go on."""
     numbers: int
     """How many numbers a node said to each other node in all rounds: answers, and what is reported."""
+
+    def after(self, others: Iterable[PooledNetwork]) -> PooledNetwork:
+        """Return the same, with what nodes said in the rounds of others before counted, too."""
+        return replace(self, numbers=self.numbers + sum(one.numbers for one in others))
+
+    def instead(self, way: str) -> PooledNetwork:
+        """Return the network with every node alone, or with one model for all."""
+        models = self.apart if way == ALONE else np.repeat(self.one, len(self.apart), axis=0)
+        left_out = self.left_out | {TOGETHER: self.left_out.get(way, np.nan)}
+        alpha = 0.0 if way == ALONE else ONE_MODEL
+        return replace(
+            self,
+            rounds=(models,),
+            way=way,
+            words=way,
+            alpha=alpha,
+            level=1.0,
+            left_out=left_out,
+        )
 
     @property
     def is_one_model(self) -> bool:
@@ -120,19 +139,24 @@ def find(
     curves: bool = True,
     seed: int = 0,
     learned: dict[int, dict[str, Any]] | None = None,
+    anew: bool = False,
 ) -> PooledNetwork:
     """Run all rounds of a network, or the last ones from what was ``learned`` from other rows.
+
+    With ``anew``, run all rounds of the candidates that did best there.
 
     ``folds``, if rows of several nodes belong together, tell the losses on held-out rows, and whether nodes
     alone or one model for all do better. In a large network, candidates are first compared on a sample of
     the nodes.
     """
     with one_thread():
-        found = _found(network, curves, seed, learned, judged=not folds)
+        if learned is not None:
+            return _found(network, curves, seed, learned, anew=anew)
+        found = _found(network, curves, seed, judged=not folds)
         if not folds:
             return found
-        parts = [_found(fold, curves, seed, found.learned) for fold in folds]
-        return _judged(found, list(zip(parts, folds, strict=True)))
+        parts = [_found(fold, curves, seed, found.learned, anew=True) for fold in folds]
+        return _judged(found, list(zip(parts, folds, strict=True))).after(parts)
 
 
 def rows_of(network: Network) -> tuple[FloatArray, AnyArray, IntArray]:
@@ -158,6 +182,7 @@ def _found(
     seed: int,
     learned: dict[int, dict[str, Any]] | None = None,
     judged: bool = False,
+    anew: bool = False,
 ) -> PooledNetwork:
     (X, y, node), task, public = rows_of(network), network.task, network.public
     assert public.common is not None
@@ -179,7 +204,7 @@ def _found(
     )
     if learned is None and few < n:
         learned = _sampled(design, X, y, node, kept).learned
-    search = PoolingSearch(design, ROUNDS, learned)
+    search = PoolingSearch(design, ROUNDS, learned, anew)
     own, rounds = search.own(design.own_rows(X, y, node, n), np.arange(n)), []
     replies, numbers = search.replies(own), 0
     while search.round < ROUNDS:
@@ -252,9 +277,4 @@ def _judged(found: PooledNetwork, folds: Sequence[tuple[PooledNetwork, Network]]
     left_out = {name: float(np.concatenate(each).mean()) for name, each in losses.items()}
     best = min(left_out, key=lambda name: left_out[name])
     found = replace(found, left_out=left_out)
-    if best == TOGETHER:
-        return found
-    models = found.apart if best == ALONE else np.repeat(found.one, len(found.apart), axis=0)
-    alpha = 0.0 if best == ALONE else ONE_MODEL
-    left_out[TOGETHER] = left_out[best]
-    return replace(found, rounds=(models,), way=best, words=best, alpha=alpha, level=1.0)
+    return found if best == TOGETHER else found.instead(best)

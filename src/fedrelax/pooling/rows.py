@@ -18,7 +18,7 @@ STEPS, CLOSE, HALVINGS = 12, 1e-7, 8
 """Newton's steps for classes, the change after which they end, and how often one is halved."""
 ROUNDING, ABSURD = 1e-9, 1e6
 """A sum of squares below zero by more than this share is lost in rounding errors; what is reported then."""
-LEAST_LEFT = 1e-3
+LEAST_LEFT = 0.05
 """The least part of a row's own influence that is left without it."""
 
 

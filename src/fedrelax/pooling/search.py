@@ -34,7 +34,7 @@ ALONG = "partial pooling along the graph"
 ALONE, ONE = "every node alone", "one model for all"
 """Ways to pool."""
 MARGIN = 4.0
-"""What added columns must gain in minus twice the log evidence: two for each of two settings."""
+"""What added columns, or pooling at all, must gain in minus twice the log evidence."""
 BEYOND = 0.25
 """How far curves go on beyond the range of the public rows, which are blends, by this share of it."""
 MOST_BASES = 2
@@ -281,7 +281,7 @@ def _strengths(
     each, tied = [*plain[:, None], last], [plain, last]
     if way == ALONE:
         faint = FAINT_LEVEL_OF_CLASSES if design.classes else FAINT_LEVEL
-        P[plain], P[last], each, tied = 1.0, faint, [plain], [plain]
+        P[plain], P[last], each, tied = 1.0, faint, [plain, last], [plain, last]
     elif way == ONE:
         P[:], each, tied = ONE_STRENGTH * unit, [], []
     elif way == SLOPES:
@@ -303,9 +303,15 @@ class PoolingSearch:
     """All candidates, side by side, as every node knows them."""
 
     def __init__(
-        self, design: Design, rounds: int = ROUNDS, learned: Mapping[int, State] | None = None
+        self,
+        design: Design,
+        rounds: int = ROUNDS,
+        learned: Mapping[int, State] | None = None,
+        anew: bool = False,
     ) -> None:
         """Begin, or go on from what was ``learned`` from other rows if these allow the same candidates.
+
+        With ``anew`` the same candidates learn everything again.
 
         Where all nodes have as many rows, candidates for which every node counts the same are the others.
         """
@@ -315,7 +321,10 @@ class PoolingSearch:
             learned = {k - MOST_WAYS * (alike and k // MOST_WAYS % 2): learned[k] for k in learned}
         self.candidates = candidates_of(design, rounds, learned)
         if learned is not None and all(self._suits(k, state) for k, state in learned.items()):
-            self.restore(learned)
+            if anew:
+                self._ask()
+            else:
+                self.restore(learned)
             return
         if learned is not None:
             self.candidates = candidates_of(design, rounds)
@@ -440,12 +449,14 @@ class PoolingSearch:
     def shares(self) -> dict[int, float]:
         """The candidates that are averaged, with their shares: their evidence relative to the best.
 
-        Nodes alone, or one model for all, are not averaged with others if they are best.
+        Nodes alone, or one model for all, are not averaged with others, and are taken if these are not
+        better by a margin.
         """
         scores = {k: one.score for k, one in self.candidates.items()}
         best = min(scores.values())
-        first = min(scores, key=lambda k: scores[k])
-        if self.candidates[first].words in (ALONE, ONE):
+        simple = [k for k, one in self.candidates.items() if one.words in (ALONE, ONE)]
+        first = min(simple, key=lambda k: scores[k])
+        if scores[first] <= best + MARGIN:
             return {first: 1.0}
         shares = {k: float(np.exp((best - score) / 2)) for k, score in scores.items()}
         total = sum(share for share in shares.values() if share > SMALL_SHARE)

@@ -89,14 +89,19 @@ class Default:
             {label: adapt(model, network.task) for label, model in models.items()}
         )
 
-    def again_linear(self, network: Network) -> PooledNetwork:
-        """Pool a network with other rows in the same way, with the strengths that were learned."""
-        learned = self.pooled.learned
-        return find(network, curves=not self.quick, seed=self.seed, learned=learned)
+    def again_linear(self, network: Network, anew: bool = False) -> PooledNetwork:
+        """Pool a network with other rows in the same way, with the strengths that were learned, or anew."""
+        before = self.pooled
+        pooled = find(
+            network, curves=not self.quick, seed=self.seed, learned=before.learned, anew=anew
+        )
+        if before.way in (ALONE, ONE):
+            pooled = pooled.instead(before.way)
+        return replace(pooled, left_out=before.left_out)
 
     def again(self, network: Network) -> Default:
         """Return the same choice for a network with other rows."""
-        pooled = self.again_linear(network)
+        pooled = self.again_linear(network, anew=True).after([self.pooled])
         solver = PartialPooling(pooled) if isinstance(self.solver, PartialPooling) else self.solver
         return replace(self, pooled=pooled, solver=solver).with_boosting(network, self.boosting)
 
@@ -195,7 +200,7 @@ def choose_default(
             "long; with a model of your choice, wirings are tried"
         )
         default = default.but(note)
-    return default
+    return replace(default, pooled=default.pooled.after(parts.made.values()))
 
 
 class _Parts:
@@ -203,13 +208,13 @@ class _Parts:
 
     def __init__(self, default: Default, folds: Sequence[Network]) -> None:
         self.folds, self._default = folds, default
-        self._pooled: dict[int, PooledNetwork] = {}
+        self.made: dict[int, PooledNetwork] = {}
 
     def pooled(self, number: int) -> PooledNetwork:
         """Return the models of one fold."""
-        if number not in self._pooled:
-            self._pooled[number] = self._default.again_linear(self.folds[number])
-        return self._pooled[number]
+        if number not in self.made:
+            self.made[number] = self._default.again_linear(self.folds[number])
+        return self.made[number]
 
     def losses(self, number: int) -> FloatArray:
         """Return the losses of a fold's validation rows."""

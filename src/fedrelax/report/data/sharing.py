@@ -16,7 +16,10 @@ REVEALS = {
     "marginals": "single values of single columns, never two values of one row",
     "uniform": "the smallest and the largest value of each column",
     "standard": "nothing about the inputs",
-    "blend": "points between two input rows, each at least a quarter of the way from both",
+    "blend": (
+        "points between two input rows, each at least a quarter of the way from both (where nodes draw "
+        "their own, years, counts and other columns of steps hold values that occur)"
+    ),
     "bootstrap": "whole input rows of some nodes and, by the predictions on them, nearly the labels",
     "given": "what whoever provided them chose to show, and nothing else about the nodes' inputs",
 }

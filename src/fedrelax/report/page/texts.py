@@ -111,8 +111,9 @@ def pooled_text(shared: Sharing) -> str:
         f"In the rounds of partial pooling, what each candidate model answers on {shared.public_rows:,} "
         "public rows, and some numbers about it (how well it fits the node's own rows, how uncertain its "
         f"coefficients are): {shared.pooled:,} numbers, {size_text(BYTES * shared.pooled)}, from each node "
-        "to each other node. No row, label or coefficient is sent, but for linear models such answers "
-        f"tell the coefficients. The public rows reveal {shared.reveals}. No noise was added."
+        "to each other node, with the rounds of the search and of its folds. No row, label or coefficient "
+        "is sent, but for linear models such answers tell the coefficients. The public rows reveal "
+        f"{shared.reveals}. No noise was added."
     )
 
 
