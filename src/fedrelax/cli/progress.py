@@ -87,6 +87,7 @@ class Activity:
             transient=True,
             redirect_stdout=False,  # results go where the user wants them
         ) as live:
+            live.refresh()  # what is first drawn as it ends would stay
             while not self._ended.wait(REDRAW):
                 live.refresh()
 
