@@ -95,7 +95,7 @@ def test_without_answers_on_public_rows_nothing_common_is_learned(network, monke
         def fit(self, X, y, sample_weight=None):
             return super().fit(X, np.zeros(len(X)))
 
-    monkeypatch.setattr("fedrelax.selection.boosting.distiller", lambda first: Silent(max_iter=2))
+    monkeypatch.setattr("fedrelax.pooling.boosting.distiller", lambda first: Silent(max_iter=2))
     silent = FedRelaxRegressor(minutes=5).fit(X, y, nodes=g)
     assert rmse(silent, T, t, h) > 1.1 * rmse(network, T, t, h)
 

@@ -14,8 +14,8 @@ from fedrelax.typing import AnyArray, IntArray, Label
 Part = tuple[dict[Label, AnyArray], dict[Label, AnyArray]]
 """The row numbers of every node to train on, and those that are held out."""
 
-TEST_STREAM = 2
-"""Separates the draw of test rows from other draws under one seed."""
+TEST_STREAM, FOLD_STREAM = 2, 3
+"""Separate the draws of test rows and of folds from other draws under one seed."""
 HASH_FACTOR, HASH_BLOCK = np.uint64(0x9E3779B97F4A7C15), 1_000_000
 """An odd number that mixes the bits of a hash, and how many numbers are hashed at a time."""
 
@@ -76,8 +76,11 @@ def deal(
     rng: np.random.Generator,
     groups: AnyArray | None = None,
     times: AnyArray | None = None,
+    seeds: Sequence[int] | None = None,
 ) -> list[Part]:
     """Return, for each fold, the row numbers of every node to train on and those to hold out.
+
+    With ``seeds``, every node's rows are dealt by ``deal_own`` with its own one, as sites do that.
 
     With ``groups``, the value of every row, whole groups (days, patients) are held out: rows of one value
     are never on both sides, at any node. With ``times``, one later stretch of time after another is held
@@ -98,7 +101,10 @@ def deal(
     """
     counts, own = [len(index) for index in rows.values()], np.concatenate(list(rows.values()))
     if groups is None and times is None:
-        dealt = [rng.permutation(np.arange(n) % folds) if n > 1 else np.full(n, -1) for n in counts]
+        if seeds is None:
+            dealt = [_dealt(n, folds, rng) for n in counts]
+        else:
+            dealt = [deal_own(n, folds, seed) for n, seed in zip(counts, seeds, strict=True)]
         fold_of = np.concatenate(dealt)
     else:
         column = np.asarray(times if groups is None else groups)
@@ -118,6 +124,15 @@ def deal(
         if any(map(len, held.values())):
             parts.append((train, held))
     return parts
+
+
+def _dealt(rows: int, folds: int, rng: np.random.Generator) -> IntArray:
+    return rng.permutation(np.arange(rows) % folds) if rows > 1 else np.full(rows, -1)
+
+
+def deal_own(rows: int, folds: int, seed: int) -> IntArray:
+    """Return the fold that holds out each row of a node with a seed of its own; -1 for an only row."""
+    return _dealt(rows, folds, np.random.default_rng([seed, FOLD_STREAM]))
 
 
 def as_seed(random_state: Any) -> int:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor, Graph
+from fedrelax.federation.boosted import BOOSTING_ROUNDS
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.pooled import PooledSite
@@ -51,7 +52,7 @@ def fitted(federation: Federation, Estimator: Any = FedRelaxRegressor, **more: A
         train = parts_of(federation.site(name), len(table))[0]
         parts.append(table.features.iloc[train].assign(y=table.y[train], site=name))
     every = pd.concat(parts)
-    model = Estimator(wiring="fixed", minutes=0, **more)
+    model = Estimator(**({"wiring": "fixed", "minutes": 0} | more))
     return model.fit(every.drop(columns=["y", "site"]), every["y"], nodes=every["site"])
 
 
@@ -94,6 +95,45 @@ def test_so_do_sites_on_a_graph_whose_edges_weigh_differently(tmp_path: Path) ->
     model = fitted(federation, graph=graph)
     expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in names]
     np.testing.assert_allclose(predictions(federation), expected, atol=1e-8)
+
+
+@pytest.fixture
+def bent(tmp_path: Path) -> Federation:
+    """Sites with rows enough to boost differences, and a step in common that no line can follow."""
+    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
+    federation = make(tmp_path / "bent", names=FOUR, models=("ridge",), rows=60, **more)
+    for name in FOUR:
+        path = federation.home / name / "rows.csv"
+        frame = pd.read_csv(path)
+        step = 4 * np.sign(frame["x1"]) * np.sign(frame["x2"])
+        frame.assign(y=frame["y"] + step).to_csv(path, index=False)
+    return federation
+
+
+def test_sites_boost_differences_as_fit_does(bent: Federation) -> None:
+    outcome = run(bent)
+    model = fitted(bent, minutes=5)
+    assert "boosted differences" in model.choice_.reason
+    expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
+    np.testing.assert_allclose(predictions(bent), expected, atol=1e-6)
+    assert outcome.outcome.n_rounds == ROUNDS + BOOSTING_ROUNDS
+    assert outcome.alpha == pytest.approx(model.alpha_, rel=1e-6)
+    assert model.choice_.reason.startswith(outcome.outcome.reason)
+
+
+def test_a_run_that_goes_on_in_the_middle_of_boosting_ends_alike(bent: Federation) -> None:
+    """Sites that forget all but what they saved say the same."""
+    run(bent)
+    expected = predictions(bent)
+
+    class Forgetful(WithinProcess):
+        def send(self, letters: Any, wait: float, late: Collection[Any] = ()) -> Any:
+            for one in self.sites.values():
+                one._pooled = None
+            return super().send(letters, wait, late)
+
+    run(bent, Forgetful(bent.participants()))
+    np.testing.assert_allclose(predictions(bent), expected, atol=1e-10)
 
 
 class Withholding(WithinProcess):

@@ -13,11 +13,11 @@ from fedrelax.baselines import Baseline
 from fedrelax.comparison.outcome import Comparison
 from fedrelax.comparison.ways import Together, simple_ways, usual_ways, with_the_needed
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FOLD_STREAM, FedRelaxClassifier, FedRelaxRegressor, one_of
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor, one_of
 from fedrelax.evaluation import Measure, errors_of, get_measure
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.selection import FOLDS, fold_rows
-from fedrelax.splits import TEST_STREAM, RowGroups, group_rows, training_mask
+from fedrelax.splits import FOLD_STREAM, TEST_STREAM, RowGroups, group_rows, training_mask
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.validation import check_count, check_number
 

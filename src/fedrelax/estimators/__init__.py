@@ -1,7 +1,6 @@
 """The estimators: FedRelax with scikit-learn's interface."""
 
-from fedrelax.estimators.base import FOLD_STREAM
 from fedrelax.estimators.fedrelax import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.estimators.rows import one_of
 
-__all__ = ["FOLD_STREAM", "FedRelaxClassifier", "FedRelaxRegressor", "one_of"]
+__all__ = ["FedRelaxClassifier", "FedRelaxRegressor", "one_of"]

@@ -43,14 +43,14 @@ from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given, update_for
 from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.pooling import check_default
-from fedrelax.splits import RowGroups, as_seed
+from fedrelax.splits import FOLD_STREAM, RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
 from fedrelax.validation import check_alone, check_callbacks, check_choice, check_flag, check_number
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
 
-PUBLIC_STREAM, FOLD_STREAM = 1, 3
+PUBLIC_STREAM = 1
 """Keep the draws of public rows, folds and validation rows independent under one seed."""
 
 LINEAR_ROWS, QUICK_ROWS = 200, 500
@@ -126,10 +126,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             check_default(network)
         folds: list[Network] = []
         if search.needs_folds(network):
-            rng = np.random.default_rng([seed, FOLD_STREAM])
-            parts = fold_rows(train, self.folds, rng, **apart)
-            public = network.public if self.finds_all and isinstance(self.public, str) else None
-            folds = [self.network_of(X, y, *part, seed, public=public) for part in parts]
+            folds = self.folds_of(network, X, y, train, seed, **apart)
         keeper = self._keeper()
         with using_backend(self.backend, self.address):
             plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
@@ -300,6 +297,26 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             held=RowGroups.of(held, groups.labels),
             preparation=self.preparation_,
         )
+
+    def folds_of(
+        self,
+        network: Network,
+        X: FloatArray,
+        y: AnyArray,
+        rows: Mapping[Label, AnyArray],
+        seed: int,
+        **apart: AnyArray,
+    ) -> list[Network]:
+        """Return networks that train on some of the rows of ``network`` and hold out others.
+
+        By default nodes deal their rows and share public rows as sites do.
+        """
+        public, seeds = None, None
+        if self.finds_all and isinstance(self.public, str):
+            public, seeds = network.public, seeds_of(seed, len(rows)).tolist()
+        rng = np.random.default_rng([seed, FOLD_STREAM])
+        parts = fold_rows(rows, self.folds, rng, **apart, seeds=seeds)
+        return [self.network_of(X, y, *part, seed, public=public) for part in parts]
 
     def _public_for(
         self, X: FloatArray, rows: RowGroups, models: Mapping[Label, Model], seed: int

@@ -26,7 +26,7 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
     estimator : "auto" (default), one scikit-learn regressor or ``TorchModel`` for every node, a dict
         node -> model, or a function from a node's label to its model. "auto" with ``alpha="auto"`` finds
         linear models, with or without curves, and adds boosted differences where held-out rows show that
-        these do better: see ``solvers.PartialPooling`` and ``selection.boosting``. A network of more
+        these do better: see ``solvers.PartialPooling`` and ``pooling.boosting``. A network of more
         than 1,000 nodes on a graph of its own gets a linear model with a penalty found from the rows, and
         exchanges predictions. Where neither is possible (several outputs, separate public rows for each
         node, ``rounds`` or ``solver`` given), and whenever alpha is given, "auto" means ``Ridge()``, and so

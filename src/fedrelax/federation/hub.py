@@ -110,18 +110,19 @@ class Hub:
         graph, method = agreement.graph, settings.method
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
         rounds = pooled_rounds(agreement, settings)
+        public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
+        more = {"public": public} if rounds is None else plan_of_pooling(agreement, settings)
+        public = more.pop("public")
         if rounds is None:
             specs = lanes_for(graph, settings.alpha, settings.folds, rows, method.update)
         else:
             specs = [LaneSpec(1.0, None)]  # what the sites learn takes its place
-            method = replace(method, rounds=rounds, tol=0.0)
+            method = replace(method, rounds=rounds)
             settings = self.settings = replace(settings, method=method)
         symmetric = method.objective == "gtvmin"
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
+        lanes[0].may_rest = rounds is None  # sites that rest may yet boost differences
         letters = HubProtocol(self, agreement.hellos, lanes)
-        public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
-        more = {"public": public} if rounds is None else plan_of_pooling(agreement)
-        public = more.pop("public")
         if not memory.begun:
             letters.begin(self._plans(agreement, lanes, public, more))
         letters.recall(hellos)
@@ -133,7 +134,7 @@ class Hub:
             outcome = lane.replay(Stopping(choice.rounds, settings.tol), callbacks)
         elif rounds is not None:
             lane = lane.with_alpha(memory.alpha)
-            outcome = replace(lane.replay(Stopping(outcome.n_rounds, 0.0)), reason=memory.words)
+            outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=memory.words)
         reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
         memory.tell("finished", settings.rounds, alpha=lane.spec.alpha)
         if (folder := memory.folder) is not None:

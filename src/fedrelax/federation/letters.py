@@ -17,6 +17,7 @@ from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.models import Task
 from fedrelax.runtime import SiteMeasure
 from fedrelax.schema import Preparation
+from fedrelax.selection.search import TRIES
 from fedrelax.solvers import FedRelax
 from fedrelax.storage.states import from_bytes, to_bytes
 from fedrelax.typing import Label
@@ -123,6 +124,8 @@ class Plan(Asked):
     """Mean and spread of the target over all sites there, if it is a number."""
     edges: list[tuple[str, str, Weight]] = Field(default_factory=list)
     """The whole graph there, if not all edges weigh the same."""
+    boosting: Annotated[int, Field(ge=0, le=TRIES)] = 0
+    """On how many folds the sites then try boosted differences."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:

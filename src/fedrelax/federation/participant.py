@@ -238,8 +238,8 @@ class Participant:
             boxes,
             reports=[report_of(0, measure, None)],
             refused=refused,
-            alpha=pooled.search.alpha if round else None,
-            words=pooled.search.words if round else "",
+            alpha=pooled.alpha if round else None,
+            words=pooled.words if round else "",
         )
 
     def _pooled_site(self, sites: SiteRun, round: int) -> PooledSite:

@@ -2,7 +2,8 @@
 
 Round 0 is every site alone. From then on a box holds, for every candidate, the answers of the site's model
 on everybody's public rows and a few numbers about it, so that all sites know the same and choose the same.
-It is the computation of ``pooling.network``, with every node on its own machine.
+It is the computation of ``pooling.network``, with every node on its own machine. Where there are rows
+enough, rounds of boosted differences follow: see ``federation.boosted``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.federation.agreement import Agreement
+from fedrelax.federation.boosted import BOOSTING_ROUNDS, NUMBERS, BoostedSite, Lines
 from fedrelax.federation.boxes import Predictions, read_predictions, write_predictions
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.settings import HubSettings
@@ -21,14 +23,18 @@ from fedrelax.files import Refused
 from fedrelax.graph import Graph
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, adapt
+from fedrelax.pooling.boosting import folds_for
 from fedrelax.pooling.columns import level_and_size
 from fedrelax.pooling.exchange import Reply, Smooth, reply
 from fedrelax.pooling.network import estimators_of, predictions
 from fedrelax.pooling.search import ALONE, FEWEST_ROUNDS, ROUNDS, Design, PoolingSearch
 from fedrelax.public import public_count
 from fedrelax.runtime import SiteMeasure
+from fedrelax.selection.default import MANY_CLASSES
+from fedrelax.selection.search import TRIES
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.pooling import MOST
+from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 MOST_CANDIDATES = 100
@@ -36,7 +42,9 @@ MOST_CANDIDATES = 100
 
 
 def pooled_rounds(agreement: Agreement, settings: HubSettings) -> int | None:
-    """Return in how many rounds the sites learn by partial pooling; None where they cannot, or may not.
+    """Return in how many rounds the sites learn by partial pooling and boost differences.
+
+    None where they cannot, or may not.
 
     It is for linear models at all sites, all of which hear all others and share more public rows than there
     are columns, and where nothing but the number of rounds is asked for.
@@ -57,13 +65,24 @@ def pooled_rounds(agreement: Agreement, settings: HubSettings) -> int | None:
         and agreement.ready.encoded
         and not agreement.ready.lacks
         and not settings.validation_share
-        and sum(plan_of_pooling(agreement)["public"].values()) > agreement.ready.width
+        and sum(plan_of_pooling(agreement, settings)["public"].values()) > agreement.ready.width
         and len(hellos) * (agreement.ready.width + 1) ** 3 * scores <= MOST
     )
-    return rounds if suits else None
+    if not suits:
+        return None
+    return rounds + BOOSTING_ROUNDS * bool(_boosting_folds(agreement, settings))
 
 
-def plan_of_pooling(agreement: Agreement) -> dict[str, Any]:
+def _boosting_folds(agreement: Agreement, settings: HubSettings) -> int:
+    """Return on how many folds sites try boosted differences: none if few rounds are asked for."""
+    rows = np.array([hello.rows for hello in agreement.hellos.values()])
+    outputs, graph = agreement.task.n_outputs, agreement.graph
+    if settings.method.rounds is not None or not graph.is_uniform or outputs > MANY_CLASSES:
+        return 0
+    return folds_for(rows, outputs if outputs > 2 else 1, min(settings.folds, TRIES))
+
+
+def plan_of_pooling(agreement: Agreement, settings: HubSettings) -> dict[str, Any]:
     """Return what the plan of such a run says to all sites."""
     hellos, graph = agreement.hellos, agreement.graph
     rows = np.array([hello.rows for hello in hellos.values()])
@@ -75,6 +94,7 @@ def plan_of_pooling(agreement: Agreement) -> dict[str, Any]:
         "level": level,
         "size": size,
         "edges": [] if graph.is_uniform else list(graph.edges()),
+        "boosting": _boosting_folds(agreement, settings),
     }
 
 
@@ -84,6 +104,8 @@ class PooledSite:
     ``state`` holds what the rounds have made of the candidates, and what the site answered last. A site
     that says nothing counts as one without rows.
     """
+
+    most = MOST_CANDIDATES
 
     def __init__(self, sites: SiteRun, state: dict[str, Any]) -> None:
         self.sites, self.state, plan = sites, state, sites.plan
@@ -104,17 +126,58 @@ class PooledSite:
             classes=self.task.n_outputs if self.task.is_classification else 0,
             smooth=Smooth.of(graph.laplacian()) if plan.edges else None,
         )
-        self.search = PoolingSearch(design, plan.settings.rounds or ROUNDS, state.get("search"))
-        self.own = self._rows(self.X, self.y)
+        rounds = plan.settings.rounds or ROUNDS
+        self.rounds = rounds - BOOSTING_ROUNDS * bool(plan.boosting)
+        self.search = PoolingSearch(design, self.rounds, state.get("search"))
+        self.own = self.rows_in(self.search, self.X, self.y)
         places = 1 if design.smooth is None else design.smooth.values.shape[1]
         self.width = Reply.size(design.scores, design.answers.shape[1], places)
+        self.linear_answers: FloatArray = state.get("linear", np.empty(0))
+        """What all sites' linear models answer (n, m, k), once there has been a round."""
+        self.boosted: BoostedSite | None = None
+        if plan.boosting and self.search.round >= self.rounds:
+            self.boosted = BoostedSite(self, state.get("boosted", {}))
 
-    def _rows(self, X: FloatArray, y: AnyArray) -> Any:
-        """Return rows of this site as every candidate sees them."""
+    @property
+    def arranged(self) -> tuple[FloatArray, AnyArray]:
+        """The site's training rows in the order in which ``fit`` takes them."""
+        coded = self.sites.coded[self.sites.train]
+        groups = group_rows(np.zeros(len(coded), dtype=np.int64), len(coded))
+        order = groups.arranged(coded, self.y, self.task.kind).order
+        return self.X[order], self.y[order]
+
+    def rows_in(self, search: PoolingSearch, X: FloatArray, y: AnyArray) -> Any:
+        """Return rows of this site as every candidate of a search sees them."""
         classes = self.task.classes
         codes = y.astype(float) if classes is None else np.searchsorted(classes, y)
-        rows = self.design.own_rows(X, codes, np.zeros(len(X), dtype=np.int64), 1)
-        return self.search.own(rows, np.array([self.place]))
+        rows = search.design.own_rows(X, codes, np.zeros(len(X), dtype=np.int64), 1)
+        return search.own(rows, np.array([self.place]))
+
+    def replies_of(self, search: PoolingSearch, own: Any) -> dict[int, Reply]:
+        """Return what the site says to every candidate of a search, from rows of its own."""
+        asked = {k: one.at(np.array([self.place])) for k, one in search.asked.items()}
+        return {k: reply(own[k], question) for k, question in asked.items()}
+
+    def hear_in(
+        self, search: PoolingSearch, lines: Mapping[str, Lines], nothing: Any
+    ) -> dict[int, Reply]:
+        """Let the candidates of a search learn from what sites said; return the replies of all sites.
+
+        A site that said nothing counts like ``nothing``: as one without rows.
+        """
+        said = {
+            name: search.understood(
+                {k: (shown, numbers) for k, (shown, numbers) in own.items() if k in search.asked}
+            )
+            for name, own in lines.items()
+        }
+        empty = {}
+        if any(set(search.candidates) - set(said.get(name, ())) for name in self.names):
+            empty = self.replies_of(search, nothing)
+        every = [{**empty, **said.get(name, {})} for name in self.names]
+        replies = {k: Reply.joined([one[k] for one in every]) for k in search.candidates}
+        search.hear(replies, np.array([name in said for name in self.names]))
+        return replies
 
     def start(self) -> SiteMeasure:
         """Return the site's numbers before the first round."""
@@ -123,75 +186,116 @@ class PooledSite:
 
     def relax(self, letter: Envelope, round: int) -> tuple[SiteMeasure, dict[str, str]]:
         """Take what came from the others in a round, and learn from it."""
-        search, site = self.search, self.sites.site.name
-        said, refused = self._open(letter, round)
-        said[site] = search.understood(search.messages(self._replies(self.own)))  # as others do
-        replies = {}
-        if any(set(search.candidates) - set(said.get(name, ())) for name in self.names):
-            replies = self._replies(self._rows(self.X[:0], self.y[:0]))  # a site without rows
-        every = [{**replies, **said.get(name, {})} for name in self.names]
-        replies = {k: Reply.joined([one[k] for one in every]) for k in search.candidates}
-        search.hear(replies, np.array([name in said for name in self.names]))
-        mean = search.average(replies, search.shares)
-        scores = np.einsum("ri,nci->nrc", self.design.answers, mean)
-        shown = dict(zip(self.names, predictions(self.task, scores), strict=True))
+        site = self.sites.site.name
+        lines, refused = self._open(letter, round)
+        lines[site] = self._lines()  # as others read them
         before = self.state.get("shown")
-        self.state = {"search": search.state, "shown": shown[site]}
-        return self._measured(shown, before), refused
+        if self.boosted is None:
+            replies = self.hear_in(
+                self.search, lines, self.rows_in(self.search, self.X[:0], self.y[:0])
+            )
+            mean = self.search.average(replies, self.search.shares)
+            scores = np.einsum("ri,nci->nrc", self.design.answers, mean)
+            self.linear_answers = predictions(self.task, scores)
+            if self.sites.plan.boosting and round >= self.rounds:
+                self.boosted = BoostedSite(self, {})
+        else:
+            self.boosted.hear(lines)
+        shown = self.linear_answers
+        if self.boosted is not None:
+            shown = self.boosted.shown(shown)
+        own = shown[self.place]
+        self.state = {"search": self.search.state, "shown": own}
+        if self.boosted is not None:
+            self.state |= {"linear": self.linear_answers, "boosted": self.boosted.state}
+        return self._measured(dict(zip(self.names, shown, strict=True)), before), refused
 
     def boxes(self, round: int) -> dict[str, bytes]:
         """Return what the site says about every candidate, in a box for each of the others."""
-        messages = self.search.messages(self._replies(self.own))
+        width = self._widths(round)[1]
         content = write_predictions(
             {
-                k: [answers.reshape(-1, 1), np.resize(numbers[0], (self.width, 1))]
-                for k, (answers, numbers) in messages.items()
+                k: [answers.reshape(-1, 1), np.resize(numbers[0], (width, 1))]
+                for k, (answers, numbers) in self._lines().items()
                 if np.isfinite(answers).all() and np.isfinite(numbers).all()
             }
         )
         return self.sites.close(dict.fromkeys(self.sites.site.neighbours, content), round)
 
+    def _lines(self) -> Lines:
+        """Return what the site says next."""
+        if self.boosted is not None:
+            return self.boosted.lines()
+        return self.search.messages(self.own_replies)
+
+    def _widths(self, round: int) -> tuple[int, int]:
+        """Return how many answers and numbers a line of a round has."""
+        chains = self.boosted is not None and self.boosted.chained
+        return len(self.design.public) * self.design.scores, NUMBERS if chains else self.width
+
     @property
     def model(self) -> LocalModel:
         """The site's own model, as far as the rounds have come; before them, what it learns alone."""
-        return self._model(self.search.shares) if "shown" in self.state else self.alone
+        if self.boosted is not None:
+            return self.boosted.model
+        return adapt(self.linear, self.task) if "shown" in self.state else self.alone
 
     @property
     def alone(self) -> LocalModel:
         """The model that the site learns without the others."""
-        return self._model(self.search.way(ALONE))
+        return adapt(self._averaged(self.search.way(ALONE)), self.task)
 
-    def _model(self, shares: Mapping[int, float]) -> LocalModel:
-        own = self.search.average(self._replies(self.own), shares)
-        return adapt(estimators_of(self.task, self.design.columns, own)[0], self.task)
+    @property
+    def linear(self) -> Any:
+        """The estimator that partial pooling leads to."""
+        return self._averaged(self.search.shares)
 
-    def _replies(self, own: Any) -> dict[int, Reply]:
-        asked = {k: one.at(np.array([self.place])) for k, one in self.search.asked.items()}
-        return {k: reply(own[k], question) for k, question in asked.items()}
+    @property
+    def own_replies(self) -> dict[int, Reply]:
+        """What the site says to every candidate."""
+        return self.replies_of(self.search, self.own)
 
-    def _open(
-        self, letter: Envelope, round: int
-    ) -> tuple[dict[str, Mapping[int, Reply]], dict[str, str]]:
+    @property
+    def alpha(self) -> float:
+        """The strength of the coupling so far."""
+        choice = None if self.boosted is None else self.boosted.choice
+        return (
+            self.search.alpha
+            if choice is None
+            else choice.alpha(self.search.alpha, len(self.names))
+        )
+
+    @property
+    def words(self) -> str:
+        """What has been chosen so far."""
+        choice = None if self.boosted is None else self.boosted.choice
+        return self.search.words if choice is None else choice.reason
+
+    def _averaged(self, shares: Mapping[int, float]) -> Any:
+        return self.estimator(self.search.average(self.own_replies, shares))
+
+    def estimator(self, models: FloatArray) -> Any:
+        """Return the estimator of this site with the model (1, c, d)."""
+        return estimators_of(self.task, self.design.columns, models)[0]
+
+    def _open(self, letter: Envelope, round: int) -> tuple[dict[str, Lines], dict[str, str]]:
         """Return what came from the others, and why some of it was refused."""
-        said, refused = dict[str, Mapping[int, Reply]](), dict[str, str]()
-        scores, answers = self.design.scores, len(self.design.public)
+        said, refused, scores = dict[str, Lines](), dict[str, str](), self.design.scores
+        widths = self._widths(round)
         for name in self.sites.site.neighbours:
             if f"from {name}" not in letter.parts:
                 continue
             try:
                 content = self.sites.open(name, letter, round)
-                sizes = [answers * scores, self.width]
-                lines: Predictions = read_predictions(content, sizes, 1, range(MOST_CANDIDATES))
+                lanes = range(MOST_CANDIDATES * max(self.sites.plan.boosting, 1))
+                lines: Predictions = read_predictions(content, widths, 1, lanes)
             except Refused as error:
                 refused[name] = str(error)
                 continue
-            said[name] = self.search.understood(
-                {
-                    k: (shown.reshape(1, scores, answers), numbers.T)
-                    for k, (shown, numbers) in lines.items()
-                    if k in self.search.candidates
-                }
-            )
+            said[name] = {
+                k: (shown.reshape(1, scores, -1), numbers.T)
+                for k, (shown, numbers) in lines.items()
+            }
         return said, refused
 
     def _shown(self, model: LocalModel) -> FloatArray:

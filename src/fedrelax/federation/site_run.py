@@ -48,7 +48,8 @@ class SiteRun:
     def __init__(self, site: SiteFile, table: SiteTable, run: Run) -> None:
         self.site, self.run = site, run
         self.plan = plan = Envelope("begin", run.plan or {}).read(Plan)
-        self.X: FloatArray = plan.ready.of_node(site.name, table.coded(plan.ready.schema))
+        self.coded = table.coded(plan.ready.schema)
+        self.X: FloatArray = plan.ready.of_node(site.name, self.coded)
         self.y: AnyArray = table.y
         self.train, self.test = parts_of(site, len(self.X))
         classes = plan.task.classes

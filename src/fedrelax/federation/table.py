@@ -21,10 +21,10 @@ from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column
 from fedrelax.schema.preparation import View
 from fedrelax.selection.search import TRIES
-from fedrelax.splits import TEST_STREAM, hold_out
+from fedrelax.splits import TEST_STREAM, deal_own, hold_out
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Model
 
-FOLD_STREAM, VALIDATION_STREAM = 3, 4
+VALIDATION_STREAM = 4
 """Keep a site's draws of public rows, folds and validation rows apart under one seed."""
 
 
@@ -119,10 +119,7 @@ def parts_of(site: SiteFile, rows: int) -> tuple[IntArray, IntArray]:
 
 def own_folds(train: IntArray, folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
     """Return the rows to train on and to hold out, fold by fold; a single row is never held out."""
-    if len(train) < 2:
-        return [(train, train[:0])] * TRIES
-    rng = np.random.default_rng([seed, FOLD_STREAM])
-    dealt = rng.permutation(np.arange(len(train)) % folds)
+    dealt = deal_own(len(train), folds, seed)
     return [(train[dealt != part], train[dealt == part]) for part in range(min(folds, TRIES))]
 
 

@@ -139,8 +139,15 @@ def log_odds(p: FloatArray) -> FloatArray:
 def scores_of(model: Any, X: AnyArray) -> FloatArray:
     """Return a model's scores (rows, k): numbers, log-odds of two classes, or logarithms of several."""
     if not hasattr(model, "predict_proba"):
-        return np.asarray(model.predict(X), dtype=float).reshape(len(X), 1)
-    logs = log_odds(model.predict_proba(X))
+        return scores_from(model.predict(X), classes=False)
+    return scores_from(model.predict_proba(X), classes=True)
+
+
+def scores_from(answers: AnyArray, classes: bool) -> FloatArray:
+    """Return the scores (rows, k) that numbers or class probabilities show."""
+    if not classes:
+        return np.asarray(answers, dtype=float).reshape(len(answers), 1)
+    logs = log_odds(answers)
     return np.asarray(logs[:, 1:] - logs[:, :1] if logs.shape[1] == 2 else logs)
 
 

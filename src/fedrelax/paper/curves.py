@@ -14,7 +14,7 @@ from fedrelax.baselines.objectives import SquaredObjectives
 from fedrelax.datasets import SyntheticNetwork, clustered, mixture, single_cluster
 from fedrelax.engines import LinearEngine
 from fedrelax.engines.linear import GradientRounds
-from fedrelax.estimators import FOLD_STREAM, FedRelaxRegressor
+from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.linear import LinearProblem
 from fedrelax.models import LinearModel
@@ -22,7 +22,7 @@ from fedrelax.network import Network
 from fedrelax.runtime import Callback, Distillation, Record, run
 from fedrelax.selection import fold_rows
 from fedrelax.solvers import FedRelax
-from fedrelax.splits import group_rows
+from fedrelax.splits import FOLD_STREAM, group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
 

@@ -12,18 +12,26 @@ from fedrelax.engines import UnsupportedNetworkError
 from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.network.stacked import StackedNetwork
+from fedrelax.pooling.boosting import (
+    LEVEL,
+    LINEAR,
+    SECONDS,
+    WAYS,
+    BoostingChoice,
+    Chain,
+    Ground,
+    NodeRows,
+    decide,
+    folds_for,
+    run,
+    sampled,
+    tallies_of,
+)
 from fedrelax.pooling.network import ONE_MODEL, TOGETHER, PooledNetwork, find, rows_of
 from fedrelax.pooling.search import ALONE, ONE
 from fedrelax.public import allow_boosting
 from fedrelax.runtime import Callback, Keeper
 from fedrelax.selection.beside import compare_beside
-from fedrelax.selection.boosting import (
-    LINEAR,
-    BoostingChoice,
-    Rows,
-    choose_boosting,
-    seconds_for,
-)
 from fedrelax.selection.budget import Budget, Overtime
 from fedrelax.selection.candidates import Candidate, Wirings, unit, wirings_for
 from fedrelax.selection.choice import Choice
@@ -31,6 +39,7 @@ from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.selection.trials import Enough, Tell, heard
 from fedrelax.selection.trials import tried as tried_once
 from fedrelax.solvers import FedRelax, PartialPooling, Result, Solver
+from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray
 from fedrelax.wiring import Wiring
 
@@ -41,8 +50,8 @@ STRENGTHS = (1.0, 30.0)
 
 PUBLIC_ROWS = 200
 """Public rows on which nodes compare linear models where a wiring is tried."""
-SECONDS = 10.0
-"""The estimated time that boosting may take on folds."""
+BOOSTING_SHARE = 1 / 3
+"""The share of the time for the whole search that boosting may take on folds."""
 MANY_CLASSES = 30
 """With more classes, other models take too long."""
 MOST_NODES = 60
@@ -109,20 +118,35 @@ class Default:
         """Add the boosted differences that were chosen, trained on all rows of a network."""
         if choice is None:
             return self
-        rows = _boosting_rows(network)
-        firsts = rows.starts(choice.start, self.pooled.together)
-        trained = rows.train(choice.start, firsts, choice.rounds, choice.own)
-        return replace(self, boosting=choice, boosted=tuple(trained.models(firsts, rows)))
+        with one_thread():  # the fits are small: threads would wait for each other
+            chain = run(self._chain(network, choice.start, self.pooled.together), choice.rounds)
+            models = chain.models(choice.rounds, choice.own)
+        return replace(self, boosting=choice, boosted=tuple(models))
+
+    def _chain(self, network: Network, start: str, linear: Sequence[Any]) -> Chain:
+        """Return boosted differences of nodes with these linear models, or of one with all rows."""
+        (X, _, node), y, ground = rows_of(network), network.own_rows.y, self.ground(network)
+        if len(linear) == 1:
+            node = np.zeros_like(node)
+        rows = NodeRows(X, y, node, len(linear), network.task)
+        return Chain(ground, start, ground.firsts(start, linear), rows)
+
+    def ground(self, network: Network) -> Ground:
+        """Return what all nodes know before they boost differences."""
+        public, pooled = network.public.common, self.pooled
+        assert public is not None
+        one = pooled.predict(pooled.one, public, np.zeros(len(public), dtype=np.int64))
+        columns = pooled.columns
+        return Ground.of(network.task, public, columns.level, columns.size, one)
 
     def references(self, network: Network) -> tuple[list[Any], Any]:
         """Return every node's model alone and one model for all rows, of the kind that does best there."""
         alone, pooled = self.pooled.alone, self.pooled.pooled
         if self.boosting is not None:
-            rows = _boosting_rows(network)
-            if self.boosting.alone < self.pooled.left_out[ALONE]:
-                alone = rows.alone()
-            y, one = network.own_rows.y, np.zeros_like(rows.node)
-            pooled = Rows(rows.X, y, one, 1, network.task, rows.public).alone()[0]
+            with one_thread():
+                if self.boosting.alone < self.pooled.left_out[ALONE]:
+                    alone = self._chain(network, LEVEL, alone).models(0, own=True)
+                pooled = self._chain(network, LEVEL, [pooled]).models(0, own=True)[0]
         return alone, pooled
 
 
@@ -184,7 +208,7 @@ def choose_default(
         if budget is not None and budget.left < 0:
             raise Enough(f"stopped after {budget.words}")
         if complete:
-            default = _boosted(default, network, parts, masks, told)
+            default = _boosted(default, network, parts, masks, told, budget)
             left = "wirings"
         if wired and default.boosting is None:
             default = _wired(default, parts, settings, wired, asked, told, keeper, budget)
@@ -245,30 +269,44 @@ def _boosted(
     parts: _Parts,
     masks: Sequence[Fold],
     tell: Tell | None,
+    budget: Budget | None,
 ) -> Default:
     """Add boosted differences, if folds show that they help."""
-    scores = network.task.n_outputs if network.task.n_outputs > 2 else 1
-    seconds = seconds_for(network.own_rows.counts, scores)
-    if seconds > SECONDS or not _suits_boosting(network):
+    (X, _, node), y, n = rows_of(network), network.own_rows.y, len(network)
+    counts, scores = network.own_rows.counts, max(network.task.n_outputs, 1)
+    seconds = SECONDS if budget is None else max(BOOSTING_SHARE * budget.seconds, SECONDS)
+    folds = folds_for(counts, scores if scores > 2 else 1, len(parts.folds), seconds)
+    alike = network.public.common is not None and (network.graph.is_uniform or n == 1)
+    if not alike or not allow_boosting(counts):
         return default
-    used = min(int(SECONDS / seconds), len(parts.folds))
-    models = [parts.pooled(number).together for number in range(used)]
-    held = [mask for _, mask in masks[:used]]
-    rows, y = _boosting_rows(network), network.own_rows.y
-    chosen = choose_boosting(rows, y, held, models, seed=default.seed, tell=tell)
+    if not folds:
+        left = "boosted differences were not tried"
+        return default.but("boosted differences would have taken too long", left)
+    ground, nodes = default.ground(network), sampled(n, default.seed)
+    place = np.full(n, -1)
+    place[nodes] = np.arange(len(nodes))
+    tallies, count = np.zeros((len(WAYS), 2)), 0
+    for fold in range(folds):
+        train, held = (mask & (place[node] >= 0) for mask in masks[fold])
+        linear, chains = parts.pooled(fold).together, {}
+        for start in (LINEAR, LEVEL):
+            rows = [
+                NodeRows(X[part], y[part], place[node[part]], len(nodes), network.task)
+                for part in (train, held)
+            ]
+            firsts = ground.firsts(start, [linear[i] for i in nodes])
+            chains[start] = Chain(ground, start, firsts, *rows)
+        with one_thread():
+            tallies += tallies_of(chains)
+        count += int(held.sum())
+        if tell is not None:
+            tell(fold + 1, folds)
+    chosen = decide(tallies, count)
     if chosen is None:
         return default
-    alpha = default.pooled.alpha if chosen.start == LINEAR else 0.0
-    if chosen.rounds and alpha == 0:  # everybody's mean is taken as it is
-        alpha = 1.0 / len(network)
+    alpha = chosen.alpha(default.pooled.alpha, n)
     choice = replace(default.choice, chosen=Candidate(alpha), reason=chosen.reason)
     return replace(default, choice=choice).with_boosting(network, chosen)
-
-
-def _suits_boosting(network: Network) -> bool:
-    """Tell whether all nodes are joined alike, are not too many, and have rows enough."""
-    alike = network.public.common is not None and (network.graph.is_uniform or len(network) == 1)
-    return bool(alike and allow_boosting(network.own_rows.counts))
 
 
 def _with_advice(
@@ -283,12 +321,6 @@ def _with_advice(
     beside = compare_beside(X, y, node, len(network), network.task, losses, held, seed=default.seed)
     better = None if beside is None else beside.sentence
     return replace(default, choice=replace(default.choice, better=better))
-
-
-def _boosting_rows(network: Network) -> Rows:
-    X, _, node = rows_of(network)
-    assert network.public.common is not None
-    return Rows(X, network.own_rows.y, node, len(network), network.task, network.public.common)
 
 
 def _choice(pooled: PooledNetwork) -> Choice:

@@ -35,16 +35,18 @@ def fold_rows(
     rng: np.random.Generator,
     groups: AnyArray | None = None,
     times: AnyArray | None = None,
+    seeds: Sequence[int] | None = None,
 ) -> list[Part]:
     """Split every node's rows into folds; return those that are held out in turn, each with the rest.
 
     Five folds rather than three: a network that finds its clusters with ten rows per node may not find
     them with seven, and what is chosen should suit ten. A node with fewer rows than folds takes part
     with those it has. With ``groups``, one value for every row, rows with the same value are held out
-    together, at all nodes; with ``times``, held-out rows come after training rows.
+    together, at all nodes; with ``times``, held-out rows come after training rows. With ``seeds``,
+    every node deals its rows with its own one.
     """
     check_count("folds", folds, least=2)
-    parts = deal(rows, folds, rng, groups, times)
+    parts = deal(rows, folds, rng, groups, times, seeds)
     if groups is None:  # values of groups are few, so all are held out once
         parts = parts[:TRIES] if times is None else parts[-TRIES:]
     if not parts and (groups is not None or times is not None):

@@ -1,0 +1,244 @@
+"""A site's rounds of boosted differences, once partial pooling has ended.
+
+First all sites pool linear models without the rows of each fold, side by side; then the chains of
+``pooling.boosting`` run side by side, on the rows of each fold and on all rows. A box holds, for every
+lane, answers on everybody's public rows and the sums of losses on rows that the site holds out, so that
+all sites know the same and choose the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedrelax.models import LocalModel, adapt
+from fedrelax.models.additive import probabilities, scores_from
+from fedrelax.pooling.boosting import (
+    LINEAR,
+    ROUNDS,
+    WAYS,
+    BoostingChoice,
+    Chain,
+    Ground,
+    NodeRows,
+    decide,
+    sampled,
+    tally,
+)
+from fedrelax.pooling.exchange import RESTING, Reply
+from fedrelax.pooling.network import predictions
+from fedrelax.pooling.search import ALONE, ONE, PoolingSearch
+from fedrelax.splits import deal_own
+from fedrelax.typing import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from fedrelax.federation.pooled import PooledSite
+
+STARTS = tuple(ROUNDS)
+BOOSTING_ROUNDS = RESTING + max(ROUNDS.values()) + 1
+"""Rounds after those of partial pooling: for the folds' linear models, then for the chains."""
+NUMBERS = 5
+"""How many numbers a site says of a lane: its held-out rows, and the tallies of two ways."""
+
+Lines = Mapping[int, tuple[FloatArray, FloatArray]]
+"""What a site says in a round: by lane, answers and numbers."""
+
+
+class BoostedSite:
+    """What a site says, hears and knows in these rounds; ``state`` is all that has to be kept."""
+
+    def __init__(self, pooled: PooledSite, state: dict[str, Any]) -> None:
+        self.pooled, plan = pooled, pooled.sites.plan
+        self.folds, self.names, self.task = plan.boosting, pooled.names, pooled.task
+        nodes = sampled(len(self.names), plan.settings.random_state or 0)
+        self.sampled = [self.names[i] for i in nodes]
+        self.X, self.y = pooled.arranged
+        self.dealt = deal_own(len(self.X), plan.folds, plan.seed)
+        self.round = int(state.get("round", 0))
+        self.means: dict[int, list[FloatArray]] = state.get("means", {})
+        """By lane, what all sites said together in each round of the chains."""
+        self.answers: dict[int, list[FloatArray]] = state.get("answers", {})
+        """The same for the lanes of all rows, of every site (n, c, m)."""
+        self.tallies = np.array(state.get("tallies", np.zeros((len(WAYS), 2))))
+        self.count = int(state.get("count", 0))
+        before = state.get("folds", {})
+        self.searches = {
+            fold: PoolingSearch(
+                replace(pooled.design, rows=self._counts(fold)),
+                pooled.rounds,
+                before.get(fold, pooled.search.learned),
+            )
+            for fold in range(self.folds)
+        }
+        self.own = {fold: self._own(fold) for fold in self.searches}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the rounds so far have changed."""
+        folds = {fold: search.state for fold, search in self.searches.items()}
+        names = ("round", "means", "answers", "tallies", "count")
+        return {"folds": folds, **{name: getattr(self, name) for name in names}}
+
+    def _counts(self, fold: int) -> IntArray:
+        """Return how many rows every site has without those of a fold."""
+        plan = self.pooled.sites.plan
+        rows = [plan.rows[name] for name in self.names]
+        held = [len(range(fold, m, plan.folds)) if m > 1 else 0 for m in rows]
+        left: IntArray = np.array(rows) - np.array(held)
+        return left
+
+    def _own(self, fold: int) -> Any:
+        rows = self.dealt != fold
+        return self.pooled.rows_in(self.searches[fold], self.X[rows], self.y[rows])
+
+    @property
+    def chained(self) -> bool:
+        """Whether the next round is one of the chains."""
+        return self.round >= RESTING
+
+    # The folds' linear models
+
+    def _replies(self, fold: int) -> dict[int, Reply]:
+        return self.pooled.replies_of(self.searches[fold], self.own[fold])
+
+    def _linear(self, fold: int) -> Any:
+        """Return the site's linear model that has not seen the rows of a fold."""
+        search, way = self.searches[fold], self.pooled.search.best.words
+        shares = search.way(way) if way in (ALONE, ONE) else search.shares
+        return self.pooled.estimator(search.average(self._replies(fold), shares))
+
+    # The chains
+
+    @cached_property
+    def ground(self) -> Ground:
+        """What all sites know before they boost."""
+        pooled, plan = self.pooled, self.pooled.sites.plan
+        one = pooled.search.average(pooled.own_replies, pooled.search.way(ONE))[0]
+        answers = predictions(self.task, pooled.design.answers @ one.T)
+        return Ground.of(self.task, pooled.design.public, plan.level, plan.size, answers)
+
+    @cached_property
+    def chains(self) -> dict[int, Chain]:
+        """The chains by lane, as far as the rounds have come: those of folds, then those on all rows."""
+        chains, self._linear_losses = {}, dict[int, FloatArray]()
+        for fold in range(self.folds + 1):
+            whole, name = fold == self.folds, self.pooled.sites.site.name
+            if not whole and name not in self.sampled:
+                continue
+            first = self.pooled.linear if whole else self._linear(fold)
+            held = self.dealt == fold
+            for lane, start in enumerate(STARTS, fold * len(STARTS)):
+                parts = [
+                    NodeRows(self.X[rows], self.y[rows], np.zeros(rows.sum(), int), 1, self.task)
+                    for rows in ([np.ones_like(held)] if whole else [~held, held])
+                ]
+                firsts = self.ground.firsts(start, [first])
+                chain = chains[lane] = Chain(self.ground, start, firsts, *parts)
+                if start == LINEAR and not whole:
+                    self._linear_losses[fold] = chain.held_out()
+                for mean in self.means.get(lane, ()):
+                    if whole:
+                        _ = chain.differences
+                    chain.hear(mean)
+        return chains
+
+    def lines(self) -> Lines:
+        """Return what the site says in the next round."""
+        if not self.chained:
+            return {
+                fold * self.pooled.most + k: line
+                for fold, search in self.searches.items()
+                for k, line in search.messages(self._replies(fold)).items()
+            }
+        return {lane: self._line(lane, chain) for lane, chain in self.chains.items()}
+
+    def _line(self, lane: int, chain: Chain) -> tuple[FloatArray, FloatArray]:
+        step, (fold, start) = self.round - RESTING, divmod(lane, len(STARTS))
+        numbers = np.zeros(NUMBERS)
+        if step > ROUNDS[STARTS[start]]:
+            return np.zeros((1, self.ground.level.size, len(self.ground.public))), numbers[None]
+        answers = chain.answers()
+        if fold < self.folds:
+            linear = self._linear_losses[fold]
+            tallies = [tally(chain.held_out(own), linear) for own in (False, True)]
+            numbers = np.array([len(linear), *np.concatenate(tallies)])
+        return answers, numbers[None]
+
+    def hear(self, replies: Mapping[str, Lines]) -> None:
+        """Take what all sites said in a round; those that said nothing take no part in it."""
+        if not self.chained:
+            most = self.pooled.most
+            for fold, search in self.searches.items():
+                lines = {
+                    name: {k - fold * most: line for k, line in said.items() if k // most == fold}
+                    for name, said in replies.items()
+                }
+                empty = self.pooled.rows_in(search, self.X[:0], self.y[:0])
+                self.pooled.hear_in(search, lines, empty)
+        else:
+            for lane in range((self.folds + 1) * len(STARTS)):
+                self._hear_of(lane, replies)
+        self.round += 1
+
+    def _hear_of(self, lane: int, replies: Mapping[str, Lines]) -> None:
+        step, (fold, number) = self.round - RESTING, divmod(lane, len(STARTS))
+        start, whole = STARTS[number], fold == self.folds
+        names = self.names if whole else self.sampled
+        present = [name for name in names if lane in replies.get(name, ())]
+        if not present or step > ROUNDS[start]:
+            return
+        if not whole:
+            numbers = sum(replies[name][lane][1][0] for name in present)
+            place = WAYS.index((start, step, False))
+            self.tallies[place : place + 2] += np.reshape(numbers[1:], (2, 2))
+            self.count += int(numbers[0]) if place == 0 else 0
+        if step < ROUNDS[start]:
+            answers = np.concatenate([replies[name][lane][0] for name in present])
+            mean = answers.mean(axis=0)
+            self.means.setdefault(lane, []).append(mean)
+            if lane in self.chains:
+                self.chains[lane].hear(mean)
+        if whole:
+            shape = (len(self.names), self.ground.level.size, len(self.ground.public))
+            self.answers.setdefault(lane, []).append(np.zeros(shape))
+            for name in present:
+                self.answers[lane][step][self.names.index(name)] = replies[name][lane][0][0]
+
+    # What comes out
+
+    @property
+    def choice(self) -> BoostingChoice | None:
+        """What all sites choose in the end; None where linear models do as well, and before."""
+        return decide(self.tallies, self.count) if self.round == BOOSTING_ROUNDS else None
+
+    @property
+    def model(self) -> LocalModel:
+        """The site's model, once the rounds have ended."""
+        choice, whole = self.choice, self.folds * len(STARTS)
+        if choice is None:
+            return adapt(self.pooled.linear, self.task)
+        chain = self.chains[whole + STARTS.index(choice.start)]
+        return adapt(chain.models(choice.rounds, choice.own)[0], self.task)
+
+    def shown(self, linear: FloatArray) -> FloatArray:
+        """Return what all sites' models answer in the end, given what linear ones do (n, m, k)."""
+        choice = self.choice
+        if choice is None:
+            return linear
+        lane = self.folds * len(STARTS) + STARTS.index(choice.start)
+        chain, ground, answers = self.chains[lane], self.ground, []
+        for i in range(len(self.names)):
+            scores = np.tile(ground.level, (len(ground.public), 1))
+            if choice.start == LINEAR:
+                of_answers = scores_from(linear[i], self.task.is_classification)
+                scores = np.clip(of_answers, *ground.limits)
+            for common in chain.shared[: choice.rounds]:
+                scores = scores + np.column_stack([one.predict(ground.public) for one in common])
+            if choice.own:
+                scores = scores + self.answers[lane][choice.rounds][i].T
+            answers.append(probabilities(scores) if self.task.is_classification else scores)
+        return np.array(answers)
