@@ -17,6 +17,7 @@ from fedrelax.federation.letters import Envelope
 from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import hub_of
 from fedrelax.federation.table import parts_of, read_site_table
+from fedrelax.pooling.exchange import RESTING
 from fedrelax.pooling.search import ROUNDS, PoolingSearch
 from fedrelax.storage import load_result
 from tests.federation.sites import Federation, WithinProcess, make
@@ -97,11 +98,10 @@ def test_so_do_sites_on_a_graph_whose_edges_weigh_differently(tmp_path: Path) ->
     np.testing.assert_allclose(predictions(federation), expected, atol=1e-8)
 
 
-@pytest.fixture
-def bent(tmp_path: Path) -> Federation:
+def bent(home: Path) -> Federation:
     """Sites with rows enough to boost differences, and a step in common that no line can follow."""
     more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
-    federation = make(tmp_path / "bent", names=FOUR, models=("ridge",), rows=60, **more)
+    federation = make(home, names=FOUR, models=("ridge",), rows=60, **more)
     for name in FOUR:
         path = federation.home / name / "rows.csv"
         frame = pd.read_csv(path)
@@ -110,30 +110,27 @@ def bent(tmp_path: Path) -> Federation:
     return federation
 
 
-def test_sites_boost_differences_as_fit_does(bent: Federation) -> None:
-    outcome = run(bent)
-    model = fitted(bent, minutes=5)
+class Forgetful(WithinProcess):
+    """Sites that forget, before one of the rounds, all but what they saved."""
+
+    def send(self, letters: Any, wait: float, late: Collection[Any] = ()) -> Any:
+        if any(one.head.get("round") == ROUNDS + RESTING + 3 for one in letters.values()):
+            for one in self.sites.values():
+                one._pooled = None
+        return super().send(letters, wait, late)
+
+
+@pytest.mark.slow
+def test_sites_boost_differences_as_fit_does_also_if_they_begin_again(tmp_path: Path) -> None:
+    federation = bent(tmp_path)
+    outcome = run(federation, Forgetful(federation.participants()), folds=3)
+    model = fitted(federation, minutes=5, folds=3)
     assert "boosted differences" in model.choice_.reason
     expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
-    np.testing.assert_allclose(predictions(bent), expected, atol=1e-6)
+    np.testing.assert_allclose(predictions(federation), expected, atol=1e-6)
     assert outcome.outcome.n_rounds == ROUNDS + BOOSTING_ROUNDS
     assert outcome.alpha == pytest.approx(model.alpha_, rel=1e-6)
     assert model.choice_.reason.startswith(outcome.outcome.reason)
-
-
-def test_a_run_that_goes_on_in_the_middle_of_boosting_ends_alike(bent: Federation) -> None:
-    """Sites that forget all but what they saved say the same."""
-    run(bent)
-    expected = predictions(bent)
-
-    class Forgetful(WithinProcess):
-        def send(self, letters: Any, wait: float, late: Collection[Any] = ()) -> Any:
-            for one in self.sites.values():
-                one._pooled = None
-            return super().send(letters, wait, late)
-
-    run(bent, Forgetful(bent.participants()))
-    np.testing.assert_allclose(predictions(bent), expected, atol=1e-10)
 
 
 class Withholding(WithinProcess):
