@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -106,3 +107,31 @@ def test_a_table_is_parted_by_its_nodes_or_dealt(tmp_path):
     by_node = parted(path, "town", 3)
     assert {name: len(rows) for name, rows in by_node.items()} == {"Oslo": 5, "Bodø": 3, "x-y": 2}
     assert sorted(len(rows) for rows in parted(path, None, 4).values()) == [2, 2, 3, 3]
+
+
+def within_process(home: Path, names: object, tell: object, look: object = None) -> Path:
+    """Run a federation's files without its processes; the rounds are the real ones."""
+    file = read_hub(home / "hub" / "hub.toml")
+    sites = {n: Participant(read_site(home / f"sites/{n}/site.toml")) for n in file.sites}
+    return write_federated(Hub(file, WithinProcess(sites), file.folder).run(), file)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "Learned in 12 rounds: "),
+        (
+            ("--alpha", "0.5", "--rounds", "2"),
+            "Learned in 2 rounds, with alpha 0.5: all rounds done.",
+        ),
+    ],
+)
+def test_try_says_what_took_place(run, table, monkeypatch, words, text):
+    pytest.importorskip("flwr", reason="the command needs pip install 'fedrelax[flower]'")
+    monkeypatch.setattr("fedrelax.federation.trial.run_deployed", within_process)
+    command = ("federate", "try", "towns.csv", "--node", "town", "--target", "power", *words)
+    printed = " ".join(run(*command, "--out", "home").split())
+    assert run.code == 0 and text in printed, printed
+    assert ("alpha" in printed) == bool(words)
+    facts = json.loads(run(*command, "--out", "other", "--json"))
+    assert facts["rounds"] == (2 if words else 12) and facts["out"].endswith("other/hub/result")

@@ -124,7 +124,8 @@ def try_(
     rounds: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Maximum number of rounds. Default: 12, or 3 if a model is named."
+            min=0,
+            help="Maximum number of rounds. Default: as many as are needed, or 3 if a model is named.",
         ),
     ] = None,
     out: Annotated[
@@ -144,9 +145,10 @@ def try_(
 
     [bold]Example:[/bold] fedrelax federate try visits.csv --node clinic --target days --sites 4
     """
-    if rounds is None:
-        rounds = 12 if set(parts_of(model)) == {"ridge"} and alpha == "auto" else 3
-    steps = {"sites": 5.0 * (1 + sites), "waiting": 60.0, "rounds": 12.0 * (1 + rounds)}
+    by_default = rounds is None and alpha == "auto" and set(parts_of(model)) == {"ridge"}
+    if rounds is None and not by_default:
+        rounds = 3
+    steps = {"sites": 5.0 * (1 + sites), "waiting": 60.0, "rounds": 12.0 * (1 + (rounds or 12))}
     with speaking(debug, quiet=as_json, steps=steps) as talk:
         from fedrelax.errors import FedRelaxError
         from fedrelax.extras import need
@@ -168,12 +170,14 @@ def try_(
             strength = alpha if alpha == "auto" else float(alpha)
         except ValueError:
             raise FedRelaxError(f"alpha={alpha!r} must be a number or 'auto'") from None
-        hub = {"alpha": strength, "rounds": rounds, "wait": 120.0, "join": 180.0, "live": live}
+        hub = {"alpha": strength, "wait": 120.0, "join": 180.0, "live": live}
+        if rounds is not None:
+            hub["rounds"] = rounds
         models = list(parts_of(model))
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
         talk.activity.doing("Starting the hub and the sites", step="sites")
         where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))
-        _tell(where, home, talk, as_json)
+        _tell(where, home, alpha, talk, as_json)
 
 
 def _show(activity: Activity, status: Status) -> None:
@@ -181,21 +185,24 @@ def _show(activity: Activity, status: Status) -> None:
         done, total = status.round, status.rounds
         activity.doing(f"Round {done} of {total}", step="rounds", done=done, total=total + 1)
     elif status.state == "finished":
-        activity.doing("Stopping the hub and the sites", step="rounds")
+        activity.doing("Stopping the hub and the sites", step="rounds", done=1, total=1)
     else:
         activity.doing(status.state.capitalize(), step="waiting")
 
 
-def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
+def _tell(where: Path, home: Path, asked: str, talk: Talk, as_json: bool) -> None:
     """Print the outcome of a run."""
     from fedrelax.errors import counted
     from fedrelax.evaluation.measures import measure_named
     from fedrelax.storage import read_result
 
     saved = read_result(where)
+    about = saved.about
     if as_json:
-        talk.json({"out": str(where), **saved.metrics})
+        facts = {name: about[name] for name in ("alpha", "rounds", "reason")}
+        talk.json({"out": str(where), **facts, **saved.metrics})
         return
+    pooled = saved.choice is None and asked == "auto"
     federation = saved.metrics["federation"]
     measure = measure_named(federation["measure"])
     talk.plain("")
@@ -205,10 +212,8 @@ def _tell(where: Path, home: Path, talk: Talk, as_json: bool) -> None:
             f"  {line['node']} ({line['model']}, {counted(line['rows'], 'row')}): {measure.name} "
             f"{measure.show(line['alone'])} alone, {measure.show(line['together'])} together{missed}"
         )
-    talk.plain(
-        f"Used alpha {saved.metrics['alpha']:.3g} and {counted(saved.metrics['rounds'], 'round')} "
-        f"({saved.metrics['reason']})."
-    )
+    alpha = "" if pooled else f", with alpha {about['alpha']:.3g}"
+    talk.plain(f"Learned in {counted(about['rounds'], 'round')}{alpha}: {about['reason']}.")
     size = federation["most_bytes_per_edge_and_round"]
     kind = "sealed" if federation["sealed"] else "open"
     talk.plain(f"Each edge carried at most {size:,} bytes per round each way, {kind}.")
