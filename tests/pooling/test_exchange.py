@@ -12,7 +12,14 @@ from fedrelax import Graph
 from fedrelax.pooling import exchange, rows
 from fedrelax.pooling.exchange import Pooling, Reply, Smooth, covariances, reply
 from fedrelax.pooling.rows import ClassRows, NumberRows, contrasts_of
-from fedrelax.pooling.search import ALONE, ONE, Design, PoolingSearch
+from fedrelax.pooling.search import (
+    ALONE,
+    MOST_CANDIDATES,
+    ONE,
+    Design,
+    PoolingSearch,
+    candidates_of,
+)
 
 N, D = 7, 4
 
@@ -267,3 +274,17 @@ def test_a_silent_node_counts_as_one_without_rows() -> None:
     said = reply(nothing, common.question())
     assert said.loss == 0 and not said.curvature.any()
     assert exchange.Reply.joined([said, said]).models.shape == (2, 1, D)
+
+
+def test_no_candidate_has_a_larger_number_than_a_box_may_hold() -> None:
+    rng, nodes = np.random.default_rng(0), 6
+    owner = np.repeat(np.arange(nodes), 60)
+    public = np.column_stack([rng.integers(0, 8, 360), rng.normal(size=(360, 2))]).astype(float)
+    design = Design.of(public, owner, np.arange(20, 20 + nodes))
+    numbers = candidates_of(design, 12)
+    assert {basis for one in numbers.values() for basis in one.bases} == {
+        "curves",
+        "lines",
+        "values",
+    }
+    assert MOST_CANDIDATES / 2 < max(numbers) < MOST_CANDIDATES

@@ -31,7 +31,7 @@ from fedrelax.pooling.boosting import (
 )
 from fedrelax.pooling.exchange import RESTING, Reply
 from fedrelax.pooling.network import predictions
-from fedrelax.pooling.search import ALONE, ONE, PoolingSearch
+from fedrelax.pooling.search import ALONE, MOST_CANDIDATES, ONE, PoolingSearch
 from fedrelax.splits import deal_own
 from fedrelax.typing import FloatArray, IntArray
 
@@ -150,7 +150,7 @@ class BoostedSite:
         """Return what the site says in the next round."""
         if not self.chained:
             return {
-                fold * self.pooled.most + k: line
+                fold * MOST_CANDIDATES + k: line
                 for fold, search in self.searches.items()
                 for k, line in search.messages(self._replies(fold)).items()
             }
@@ -171,7 +171,7 @@ class BoostedSite:
     def hear(self, replies: Mapping[str, Lines]) -> None:
         """Take what all sites said in a round; those that said nothing take no part in it."""
         if not self.chained:
-            most = self.pooled.most
+            most = MOST_CANDIDATES
             for fold, search in self.searches.items():
                 lines = {
                     name: {k - fold * most: line for k, line in said.items() if k // most == fold}

@@ -27,7 +27,14 @@ from fedrelax.pooling.boosting import folds_for
 from fedrelax.pooling.columns import level_and_size
 from fedrelax.pooling.exchange import Reply, Smooth, reply
 from fedrelax.pooling.network import estimators_of, predictions
-from fedrelax.pooling.search import ALONE, FEWEST_ROUNDS, ROUNDS, Design, PoolingSearch
+from fedrelax.pooling.search import (
+    ALONE,
+    FEWEST_ROUNDS,
+    MOST_CANDIDATES,
+    ROUNDS,
+    Design,
+    PoolingSearch,
+)
 from fedrelax.public import public_count
 from fedrelax.runtime import SiteMeasure
 from fedrelax.selection.default import MANY_CLASSES
@@ -36,9 +43,6 @@ from fedrelax.solvers import FedRelax
 from fedrelax.solvers.pooling import MOST
 from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
-
-MOST_CANDIDATES = 100
-"""More lines than any box holds."""
 
 
 def pooled_rounds(agreement: Agreement, settings: HubSettings) -> int | None:
@@ -104,8 +108,6 @@ class PooledSite:
     ``state`` holds what the rounds have made of the candidates, and what the site answered last. A site
     that says nothing counts as one without rows.
     """
-
-    most = MOST_CANDIDATES
 
     def __init__(self, sites: SiteRun, state: dict[str, Any]) -> None:
         self.sites, self.state, plan = sites, state, sites.plan

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ BEYOND = 0.25
 """How far curves go on beyond the range of the public rows, which are blends, by this share of it."""
 MOST_BASES = 2
 """The most sets of columns that are added at once."""
+MOST_CANDIDATES = 2 * MOST_WAYS * sum(comb(len(BASES), k) for k in range(MOST_BASES + 1))
+"""The numbers of all candidates are below this."""
 MOST_KNOTS, MOST_LINES = 12, 36
 """The most knots in the smooth line of a column, and of all columns together."""
 MOST_WORK = 1e8
