@@ -232,8 +232,10 @@ class PooledSite:
 
     def _widths(self, round: int) -> tuple[int, int]:
         """Return how many answers and numbers a line of a round has."""
-        chains = self.boosted is not None and self.boosted.chained
-        return len(self.design.public) * self.design.scores, NUMBERS if chains else self.width
+        scores = self.design.scores
+        if self.boosted is not None and self.boosted.chained:
+            return len(self.design.public) * scores, NUMBERS
+        return len(self.design.telling) * scores, self.width
 
     @property
     def model(self) -> LocalModel:

@@ -14,6 +14,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from scipy.linalg import qr
 
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.curves import Curves, Values
@@ -150,6 +151,15 @@ class Design:
         return self.columns(self.public)
 
     @cached_property
+    def telling(self) -> FloatArray:
+        """The columns of those public rows on which nodes answer: no more than tell a model.
+
+        Answers of a linear model on the other rows follow from these.
+        """
+        order = qr(self.answers.T, mode="r", pivoting=True)[1]
+        return np.asarray(self.answers[np.sort(order[: self.answers.shape[1]])])
+
+    @cached_property
     def plain(self) -> IntArray:
         """The columns of the table that say more than a constant and the columns before them.
 
@@ -233,7 +243,7 @@ def candidates_of(
         for name in chosen:
             parts.append(design.independent(columns.places(name), np.concatenate(parts)))
         places = np.concatenate([*parts, [design.answers.shape[1] - 1]]).astype(np.int64)
-        U, sizes, V = np.linalg.svd(design.answers[:, places], full_matrices=False)
+        U, sizes, V = np.linalg.svd(design.telling[:, places], full_matrices=False)
         told = sizes > RANK * sizes[0]
         if chosen and (told.sum() < len(places) or not all(map(len, parts[1:]))):
             continue  # answers on the public rows do not tell what a model is
@@ -363,12 +373,12 @@ class PoolingSearch:
     @property
     def numbers(self) -> int:
         """How many numbers a node says to each other node in the next round."""
-        answers = self.design.scores * len(self.design.public)
+        answers = self.design.scores * len(self.design.telling)
         return sum(answers + one.told for one in self.candidates.values())
 
     def messages(self, replies: Mapping[int, Reply]) -> dict[int, Message]:
         """Return replies as they travel: answers on public rows instead of models."""
-        answers = self.design.answers
+        answers = self.design.telling
         return {
             k: (said.models @ answers[:, self.candidates[k].columns].T, said.numbers)
             for k, said in replies.items()
