@@ -12,11 +12,13 @@ import pytest
 
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor, Graph
 from fedrelax.federation.boosted import BOOSTING_ROUNDS
+from fedrelax.federation.boxes import Address
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import hub_of
 from fedrelax.federation.table import parts_of, read_site_table
+from fedrelax.files import from_npy
 from fedrelax.pooling.exchange import RESTING
 from fedrelax.pooling.search import ROUNDS, PoolingSearch
 from fedrelax.storage import load_result
@@ -57,7 +59,21 @@ def fitted(federation: Federation, Estimator: Any = FedRelaxRegressor, **more: A
     return model.fit(every.drop(columns=["y", "site"]), every["y"], nodes=every["site"])
 
 
-def test_the_sites_get_what_fit_gives_on_the_same_rows(federation: Federation) -> None:
+def test_the_sites_get_what_fit_gives_on_the_same_rows(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers, boxes = list[int](), PooledSite.boxes
+
+    def counted(site: PooledSite, round: int) -> dict[str, bytes]:
+        made = boxes(site, round)
+        if site.sites.site.name == "ash":
+            box = site.sites._channel.open(
+                made["to elm"], Address(site.sites.plan.run, "ash", "elm", round)
+            )
+            numbers.append(from_npy(box, "a box")[:, 1:].size)
+        return made
+
+    monkeypatch.setattr(PooledSite, "boxes", counted)
     found = run(federation)
     model = fitted(federation)
     expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
@@ -65,6 +81,7 @@ def test_the_sites_get_what_fit_gives_on_the_same_rows(federation: Federation) -
     assert found.outcome.n_rounds == ROUNDS and found.choice is None
     assert found.alpha == pytest.approx(model.alpha_, rel=1e-6)
     assert model.choice_.reason.startswith(found.outcome.reason)
+    assert len(numbers) == ROUNDS and sum(numbers) == model.plan_.pooled_numbers
 
 
 def test_so_do_sites_with_classes(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fedrelax.models import LocalModel, adapt
 from fedrelax.models.additive import probabilities, scores_from
 from fedrelax.pooling.boosting import (
     LINEAR,
+    NUMBERS,
     ROUNDS,
     WAYS,
     BoostingChoice,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 STARTS = tuple(ROUNDS)
 BOOSTING_ROUNDS = RESTING + max(ROUNDS.values()) + 1
 """Rounds after those of partial pooling: for the folds' linear models, then for the chains."""
-NUMBERS = 5
-"""How many numbers a site says of a lane: its held-out rows, and the tallies of two ways."""
 
 Lines = Mapping[int, tuple[FloatArray, FloatArray]]
 """What a site says in a round: by lane, answers and numbers."""
@@ -154,19 +153,19 @@ class BoostedSite:
                 for fold, search in self.searches.items()
                 for k, line in search.messages(self._replies(fold)).items()
             }
-        return {lane: self._line(lane, chain) for lane, chain in self.chains.items()}
+        return {
+            lane: self._line(lane, chain)
+            for lane, chain in self.chains.items()
+            if self.round - RESTING <= ROUNDS[STARTS[lane % len(STARTS)]]
+        }
 
     def _line(self, lane: int, chain: Chain) -> tuple[FloatArray, FloatArray]:
-        step, (fold, start) = self.round - RESTING, divmod(lane, len(STARTS))
-        numbers = np.zeros(NUMBERS)
-        if step > ROUNDS[STARTS[start]]:
-            return np.zeros((1, self.ground.level.size, len(self.ground.public))), numbers[None]
-        answers = chain.answers()
+        fold, numbers = lane // len(STARTS), np.zeros(NUMBERS)
         if fold < self.folds:
             linear = self._linear_losses[fold]
             tallies = [tally(chain.held_out(own), linear) for own in (False, True)]
             numbers = np.array([len(linear), *np.concatenate(tallies)])
-        return answers, numbers[None]
+        return chain.answers(), numbers[None]
 
     def hear(self, replies: Mapping[str, Lines]) -> None:
         """Take what all sites said in a round; those that said nothing take no part in it."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.federation.agreement import Agreement
-from fedrelax.federation.boosted import BOOSTING_ROUNDS, NUMBERS, BoostedSite, Lines
+from fedrelax.federation.boosted import BOOSTING_ROUNDS, BoostedSite, Lines
 from fedrelax.federation.boxes import Predictions, read_predictions, write_predictions
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.settings import HubSettings
@@ -23,7 +23,7 @@ from fedrelax.files import Refused
 from fedrelax.graph import Graph
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, adapt
-from fedrelax.pooling.boosting import folds_for
+from fedrelax.pooling.boosting import NUMBERS, folds_for
 from fedrelax.pooling.columns import level_and_size
 from fedrelax.pooling.exchange import Reply, Smooth, reply
 from fedrelax.pooling.network import estimators_of, predictions
@@ -132,8 +132,6 @@ class PooledSite:
         self.rounds = rounds - BOOSTING_ROUNDS * bool(plan.boosting)
         self.search = PoolingSearch(design, self.rounds, state.get("search"))
         self.own = self.rows_in(self.search, self.X, self.y)
-        places = 1 if design.smooth is None else design.smooth.values.shape[1]
-        self.width = Reply.size(design.scores, design.answers.shape[1], places)
         self.linear_answers: FloatArray = state.get("linear", np.empty(0))
         """What all sites' linear models answer (n, m, k), once there has been a round."""
         self.boosted: BoostedSite | None = None
@@ -235,7 +233,7 @@ class PooledSite:
         scores = self.design.scores
         if self.boosted is not None and self.boosted.chained:
             return len(self.design.public) * scores, NUMBERS
-        return len(self.design.telling) * scores, self.width
+        return len(self.design.telling) * scores, self.design.told
 
     @property
     def model(self) -> LocalModel:

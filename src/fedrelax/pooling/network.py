@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,9 +56,9 @@ class PooledNetwork:
     numbers: int
     """How many numbers a node said to each other node in all rounds: answers, and what is reported."""
 
-    def after(self, others: Iterable[PooledNetwork]) -> PooledNetwork:
-        """Return the same, with what nodes said in the rounds of others before counted, too."""
-        return replace(self, numbers=self.numbers + sum(one.numbers for one in others))
+    def saying(self, numbers: int) -> PooledNetwork:
+        """Return the same, with so many numbers more that nodes said in other rounds."""
+        return replace(self, numbers=self.numbers + numbers)
 
     def instead(self, way: str) -> PooledNetwork:
         """Return the network with every node alone, or with one model for all."""
@@ -156,7 +156,8 @@ def find(
         if not folds:
             return found
         parts = [_found(fold, curves, seed, found.learned, anew=True) for fold in folds]
-        return _judged(found, list(zip(parts, folds, strict=True))).after(parts)
+        judged = _judged(found, list(zip(parts, folds, strict=True)))
+        return judged.saying(sum(part.numbers for part in parts))
 
 
 def rows_of(network: Network) -> tuple[FloatArray, AnyArray, IntArray]:

@@ -150,6 +150,12 @@ class Design:
         """The columns of the public rows."""
         return self.columns(self.public)
 
+    @property
+    def told(self) -> int:
+        """How many numbers a node reports of a candidate, at most."""
+        places = 1 if self.smooth is None else self.smooth.values.shape[1]
+        return Reply.size(self.scores, self.answers.shape[1], places)
+
     @cached_property
     def telling(self) -> FloatArray:
         """The columns of those public rows on which nodes answer: no more than tell a model.
@@ -373,8 +379,8 @@ class PoolingSearch:
     @property
     def numbers(self) -> int:
         """How many numbers a node says to each other node in the next round."""
-        answers = self.design.scores * len(self.design.telling)
-        return sum(answers + one.told for one in self.candidates.values())
+        design = self.design
+        return len(self.candidates) * (design.scores * len(design.telling) + design.told)
 
     def messages(self, replies: Mapping[int, Reply]) -> dict[int, Message]:
         """Return replies as they travel: answers on public rows instead of models."""

@@ -23,6 +23,7 @@ from fedrelax.pooling.boosting import (
     NodeRows,
     decide,
     folds_for,
+    numbers_in_folds,
     run,
     sampled,
     tallies_of,
@@ -110,7 +111,7 @@ class Default:
 
     def again(self, network: Network) -> Default:
         """Return the same choice for a network with other rows."""
-        pooled = self.again_linear(network, anew=True).after([self.pooled])
+        pooled = self.again_linear(network, anew=True).saying(self.pooled.numbers)
         solver = PartialPooling(pooled) if isinstance(self.solver, PartialPooling) else self.solver
         return replace(self, pooled=pooled, solver=solver).with_boosting(network, self.boosting)
 
@@ -120,8 +121,9 @@ class Default:
             return self
         with one_thread():  # the fits are small: threads would wait for each other
             chain = run(self._chain(network, choice.start, self.pooled.together), choice.rounds)
-            models = chain.models(choice.rounds, choice.own)
-        return replace(self, boosting=choice, boosted=tuple(models))
+            models, ground = chain.models(choice.rounds, choice.own), self.ground(network)
+        pooled = self.pooled.saying(choice.rounds * ground.level.size * len(ground.public))
+        return replace(self, boosting=choice, boosted=tuple(models), pooled=pooled)
 
     def _chain(self, network: Network, start: str, linear: Sequence[Any]) -> Chain:
         """Return boosted differences of nodes with these linear models, or of one with all rows."""
@@ -224,7 +226,9 @@ def choose_default(
             "long; with a model of your choice, wirings are tried"
         )
         default = default.but(note)
-    return replace(default, pooled=default.pooled.after(parts.made.values()))
+    return replace(
+        default, pooled=default.pooled.saying(sum(one.numbers for one in parts.made.values()))
+    )
 
 
 class _Parts:
@@ -301,6 +305,8 @@ def _boosted(
         count += int(held.sum())
         if tell is not None:
             tell(fold + 1, folds)
+    answers = ground.level.size * len(ground.public)
+    default = replace(default, pooled=default.pooled.saying(numbers_in_folds(folds, answers)))
     chosen = decide(tallies, count)
     if chosen is None:
         return default

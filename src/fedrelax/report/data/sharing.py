@@ -49,7 +49,7 @@ class Sharing:
     neighbours: dict[Label, int]
     """How many nodes with a model hear each node; those that a rewiring dropped are still sent to."""
     pooled: int
-    """How many numbers a node said to each other node in the rounds of partial pooling."""
+    """How many numbers a node said to each other node while the default learned and chose."""
     only_pooled: bool
     """Whether the models come from these rounds, so that no other predictions were sent."""
     trials: int
@@ -126,7 +126,7 @@ def sharing_of(saved: SavedResult) -> Sharing:
         how=str(about["public"]["how"]),
         neighbours={label: neighbours[label] for label in saved.graph.labels if label in own},
         pooled=int(about.get("pooled_numbers", 0)),
-        only_pooled=about.get("engine") == "pooling",
+        only_pooled=about.get("engine") in ("pooling", "boosting"),
         trials=trials,
         trial_exchanges=trial_exchanges,
         promises=tuple(about.get("promises", ())),

@@ -108,11 +108,12 @@ FEW_ROWS = "Numbers about few rows reveal much about these rows: they are not a 
 def pooled_text(shared: Sharing) -> str:
     """Say what every node gave away in the rounds of partial pooling."""
     return (
-        f"In the rounds of partial pooling, what each candidate model answers on {shared.public_rows:,} "
-        "public rows, and some numbers about it (how well it fits the node's own rows, how uncertain its "
-        f"coefficients are): {shared.pooled:,} numbers, {size_text(BYTES * shared.pooled)}, from each node "
-        "to each other node, with the rounds of the search and of its folds. No row, label or coefficient "
-        "is sent, but for linear models such answers tell the coefficients. The public rows reveal "
+        "In the rounds of partial pooling, what each candidate model answers on public rows, no more of "
+        f"the {shared.public_rows:,} than tell what it is, and some numbers about it (how well it fits the "
+        f"node's own rows, how uncertain its coefficients are): {shared.pooled:,} numbers, "
+        f"{size_text(BYTES * shared.pooled)}, from each node to each other node, with the rounds of the "
+        "search and of its folds. No row, label or coefficient is sent, but for linear models such answers "
+        "tell the coefficients. The public rows reveal "
         f"{shared.reveals}. No noise was added."
     )
 
