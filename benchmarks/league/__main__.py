@@ -20,7 +20,9 @@ def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=__doc__)
     parser.add_argument("--tables", nargs="+", metavar="NAME", help="only these tables")
     parser.add_argument(
-        "--only", choices=["development", "fresh", "newer", "last", "final"], help="only these tables"
+        "--only",
+        choices=["development", "fresh", "newer", "last", "final"],
+        help="only these tables",
     )
     parser.add_argument("--seeds", type=int, default=5, help="number of splits (5)")
     parser.add_argument("--unequal", action="store_true", help="10 to 70 %% of each group's rows")

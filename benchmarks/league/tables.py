@@ -1,8 +1,8 @@
 """The tables of the league: what is predicted from what, what a node is, and its number of training rows.
 
 Eight regression tables and two of classes were used in development. All others ("fresh" and, later,
-"newer", "last" and "final") were entered here, with target, columns and rows per group, before any way had been run
-on them.
+"newer", "last" and "final") were entered here, with target, columns and rows per group, before any way
+had been run on them.
 """
 
 from __future__ import annotations
