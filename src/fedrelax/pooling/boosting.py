@@ -134,12 +134,11 @@ class NodeRows:
                 nothing = DummyRegressor(strategy="constant", constant=0.0)
                 fitted.append([nothing.fit(self.X[:1], np.zeros(1))] * aims.shape[1])
                 continue
-            fitted.append(
-                [
-                    learner(len(rows), big).fit(self.X[rows], aim[rows], sample_weight=weight[rows])
-                    for aim, weight in zip(aims.T, weights.T, strict=True)
-                ]
-            )
+            models = []
+            for aim, weight in zip(aims[rows].T, weights[rows].T, strict=True):
+                equal = None if (weight == weight[0]).all() else weight  # much faster than ones
+                models.append(learner(len(rows), big).fit(self.X[rows], aim, sample_weight=equal))
+            fitted.append(models)
         return fitted
 
     def losses(self, differences: Sequence[Sequence[Any]] | None = None) -> FloatArray:
@@ -256,6 +255,11 @@ class BoostingChoice:
     """The loss of boosting at every node alone."""
 
     @property
+    def way(self) -> int:
+        """Its number among ``WAYS``."""
+        return WAYS.index((self.start, self.rounds, self.own))
+
+    @property
     def reason(self) -> str:
         """Why it was chosen, in words."""
         how = "boosting at every node alone"
@@ -302,14 +306,14 @@ def tally(losses: FloatArray, linear: FloatArray) -> FloatArray:
     return np.array([losses.sum(), np.square(linear - losses).sum()])
 
 
-def tallies_of(chains: dict[str, Chain]) -> FloatArray:
-    """Run the chains of a fold whose nodes are all in this process; return what is known of all ways."""
-    linear, lines = chains[LINEAR].held_out(), []
+def held_out_by(chains: dict[str, Chain]) -> FloatArray:
+    """Run the chains of a fold whose nodes are all in this process; return the losses (ways, rows)."""
+    lines = []
     for start, rounds, own in WAYS:
         chain = chains[start]
         if len(chain.shared) < rounds:
             run(chain, 1)
-        lines.append(tally(chain.held_out(own), linear))
+        lines.append(chain.held_out(own))
     return np.array(lines)
 
 

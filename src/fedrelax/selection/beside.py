@@ -23,6 +23,8 @@ MOST_NODES, MOST_ROWS = 200, 10_000
 """From a larger network, at most this many nodes and this many rows are sampled."""
 LEAST_NODES = 20
 """At least this many nodes are sampled; if they have more rows than that, some rows of each are used."""
+MANY_ROWS = 2000
+"""Rows from which boosting has larger trees."""
 PENALTIES = np.logspace(-4, 3, 15)
 """Ridge penalties, of which the best by leave-one-out is used."""
 LOOSE = (0.1, 1.0)
@@ -153,7 +155,7 @@ def _losses(
     spread = np.where(spread > 0, spread, 1.0)
     A = np.hstack([(X - centre) / spread, np.eye(n)[g]])
     B = np.hstack([(T - centre) / spread, np.eye(n)[h]])
-    boosting = _boosting(task)
+    boosting = _boosting(task, len(y))
     if task.classes is None:
         weights, level = _ridge(A, y)
         levels = weights[p:]
@@ -217,12 +219,12 @@ def _log_losses(model: Model, A: FloatArray, y: AnyArray, B: FloatArray, t: AnyA
     return np.asarray(-np.log(np.clip(share, LEAST_LIKELY, 1.0)))
 
 
-def _boosting(task: Task) -> Any:
-    """Return boosting with small trees; fewer of them for classes, where it soon is overconfident."""
+def _boosting(task: Task, rows: int) -> Any:
+    """Return boosting: small trees unless there are many rows, and fewer for classes, where it overfits."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     settings: dict[str, Any] = {
-        "max_leaf_nodes": 4,
+        "max_leaf_nodes": 4 if rows < MANY_ROWS else 15,
         "learning_rate": 0.1,
         "min_samples_leaf": 3,
         "early_stopping": False,

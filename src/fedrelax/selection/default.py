@@ -23,10 +23,11 @@ from fedrelax.pooling.boosting import (
     NodeRows,
     decide,
     folds_for,
+    held_out_by,
     numbers_in_folds,
     run,
     sampled,
-    tallies_of,
+    tally,
 )
 from fedrelax.pooling.network import ONE_MODEL, TOGETHER, PooledNetwork, find, rows_of
 from fedrelax.pooling.search import ALONE, ONE
@@ -215,7 +216,10 @@ def choose_default(
         if wired and default.boosting is None:
             default = _wired(default, parts, settings, wired, asked, told, keeper, budget)
         if complete and default.boosting is None and isinstance(default.solver, PartialPooling):
-            default = _with_advice(default, network, parts, masks)
+            losses = np.full(int(network.own_rows.counts.sum()), np.nan)
+            for number, (_, held) in enumerate(masks):
+                losses[held] = parts.losses(number)
+            default = _with_advice(default, network, losses, masks)
     except Enough as enough:
         over = budget is not None and budget.left < 0
         left = f"not all {left} were tried" if over else ""
@@ -289,7 +293,7 @@ def _boosted(
     ground, nodes = default.ground(network), sampled(n, default.seed)
     place = np.full(n, -1)
     place[nodes] = np.arange(len(nodes))
-    tallies, count = np.zeros((len(WAYS), 2)), 0
+    losses, tallies = np.full((len(WAYS), len(X)), np.nan), np.zeros((len(WAYS), 2))
     for fold in range(folds):
         train, held = (mask & (place[node] >= 0) for mask in masks[fold])
         linear, chains = parts.pooled(fold).together, {}
@@ -301,29 +305,26 @@ def _boosted(
             firsts = ground.firsts(start, [linear[i] for i in nodes])
             chains[start] = Chain(ground, start, firsts, *rows)
         with one_thread():
-            tallies += tallies_of(chains)
-        count += int(held.sum())
+            losses[:, held] = found = held_out_by(chains)
+        tallies += [tally(line, found[0]) for line in found]
         if tell is not None:
             tell(fold + 1, folds)
     answers = ground.level.size * len(ground.public)
     default = replace(default, pooled=default.pooled.saying(numbers_in_folds(folds, answers)))
-    chosen = decide(tallies, count)
+    chosen = decide(tallies, int(np.isfinite(losses[0]).sum()))
     if chosen is None:
         return default
+    default = _with_advice(default, network, losses[chosen.way], masks)
     alpha = chosen.alpha(default.pooled.alpha, n)
     choice = replace(default.choice, chosen=Candidate(alpha), reason=chosen.reason)
     return replace(default, choice=choice).with_boosting(network, chosen)
 
 
 def _with_advice(
-    default: Default, network: Network, parts: _Parts, masks: Sequence[Fold]
+    default: Default, network: Network, losses: FloatArray, masks: Sequence[Fold]
 ) -> Default:
-    """Say what would do better with all rows in one place."""
-    held = [mask for _, mask in masks]
-    (X, _, node), y = rows_of(network), network.own_rows.y
-    losses = np.full(len(X), np.nan)
-    for number, mask in enumerate(held):
-        losses[mask] = parts.losses(number)
+    """Say what would do better with all rows in one place, given the losses of held-out rows."""
+    (X, _, node), y, held = rows_of(network), network.own_rows.y, [mask for _, mask in masks]
     beside = compare_beside(X, y, node, len(network), network.task, losses, held, seed=default.seed)
     better = None if beside is None else beside.sentence
     return replace(default, choice=replace(default.choice, better=better))
