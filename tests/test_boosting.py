@@ -82,6 +82,18 @@ def test_lines_stay_lines(classes):
 
 
 @pytest.mark.slow
+def test_what_nodes_are_too_small_to_see_is_better_pooled_and_said_to_be():
+    rng = np.random.default_rng(0)
+    parts, x = rng.integers(0, 2, size=(480, 3)), rng.uniform(-3.0, 3.0, size=(480, 2))
+    bend = 4.0 * np.sin(2.0 * x[:, 0]) * np.sign(x[:, 1])
+    y = bend + 2.0 * (parts.sum(axis=1) % 2) + 0.3 * rng.normal(size=480)
+    model = FedRelaxRegressor(minutes=5).fit(
+        np.column_stack([x, parts]), y, nodes=np.repeat(np.arange(8), 60)
+    )
+    assert "boosted differences" in model.choice_.reason
+    assert "A boosted model of all rows in one place" in model.choice_.better
+
+
 def test_classes_learn_a_common_step_too(classifiers):
     (X, y, g), (T, t, h) = table(0, rows=80, classes=True)
     linear = FedRelaxClassifier(quick=True).fit(X, y, nodes=g)
