@@ -34,7 +34,7 @@ from fedrelax.public import allow_boosting
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
 LINEAR, LEVEL = "linear models", "a level"
-ROUNDS = {LINEAR: 3, LEVEL: 6}
+ROUNDS = {LINEAR: 2, LEVEL: 6}
 """The most rounds from each start; on folds, every number of rounds up to that is tried."""
 WAYS = [
     (start, rounds, own)

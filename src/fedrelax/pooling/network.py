@@ -45,6 +45,8 @@ class PooledNetwork:
     rounds: tuple[FloatArray, ...]
     apart: FloatArray
     one: FloatArray
+    first: FloatArray
+    """One model for all after the first round."""
     way: str
     words: str
     alpha: float
@@ -53,6 +55,8 @@ class PooledNetwork:
     left_out: dict[str, float]
     learned: dict[int, dict[str, Any]]
     """What the rounds have learned, from which a search with other rows can go on."""
+    ways: tuple[int, ...]
+    """The candidates that did best."""
     numbers: int
     """How many numbers a node said to each other node in all rounds: answers, and what is reported."""
 
@@ -74,6 +78,11 @@ class PooledNetwork:
             level=1.0,
             left_out=left_out,
         )
+
+    @property
+    def best_learned(self) -> dict[int, dict[str, Any]]:
+        """What the candidates that did best have learned."""
+        return {k: self.learned[k] for k in self.ways if k in self.learned}
 
     @property
     def is_one_model(self) -> bool:
@@ -155,7 +164,7 @@ def find(
         found = _found(network, curves, seed, judged=not folds)
         if not folds:
             return found
-        parts = [_found(fold, curves, seed, found.learned, anew=True) for fold in folds]
+        parts = [_found(fold, curves, seed, found.best_learned, anew=True) for fold in folds]
         judged = _judged(found, list(zip(parts, folds, strict=True)))
         return judged.saying(sum(part.numbers for part in parts))
 
@@ -207,12 +216,14 @@ def _found(
         learned = _sampled(design, X, y, node, kept).learned
     search = PoolingSearch(design, ROUNDS, learned, anew)
     own, rounds = search.own(design.own_rows(X, y, node, n), np.arange(n)), []
-    replies, numbers = search.replies(own), 0
+    replies, numbers, first = search.replies(own), 0, np.zeros(0)
     while search.round < ROUNDS:
         numbers += search.numbers
         search.hear(search.understood(search.messages(replies)))
         replies = search.replies(own)
         rounds.append(search.average(replies, search.shares))
+        one = search.average(replies, search.way(ONE))[:1]
+        first = one if len(rounds) == 1 else first
     best = search.best
     shares = {TOGETHER: search.shares, ALONE: search.way(ALONE), ONE: search.way(ONE)}
     loss, target = usual_loss(task.kind), task.encode(network.own_rows.y)
@@ -227,7 +238,8 @@ def _found(
         columns=design.columns,
         rounds=tuple(rounds),
         apart=search.average(replies, shares[ALONE]),
-        one=search.average(replies, shares[ONE])[:1],
+        one=one,
+        first=first,
         way=best.words,
         words=search.words,
         alpha={ALONE: 0.0, ONE: ONE_MODEL}.get(best.words, search.alpha),
@@ -235,6 +247,7 @@ def _found(
         penalty=search.penalty,
         left_out=left,
         learned=search.learned,
+        ways=search.ways,
         numbers=numbers,
     )
 

@@ -23,11 +23,11 @@ from fedrelax.pooling.exchange import RESTING, Pooling, Reply, Smooth, covarianc
 from fedrelax.pooling.rows import ClassRows, NumberRows, OwnRows
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
-ROUNDS, FEWEST_ROUNDS = 12, 8
+ROUNDS, FEWEST_ROUNDS = 9, 8
 """Rounds if none are given, and the fewest in which strengths can be learned."""
 STARTS = ((0.03, 1.0), (1.0, 0.1))
 """Strengths from which learning starts, relative to a node's rows, and the share for the level."""
-HALFWAY, FAR = 6, 40.0
+HALFWAY, FAR = 5, 40.0
 """From this round on, candidates whose score is worse than the best by more are left out."""
 MOST_WAYS = 8
 """The most ways to pool a set of columns."""
@@ -334,7 +334,9 @@ class PoolingSearch:
 
         Where all nodes have as many rows, candidates for which every node counts the same are the others.
         """
-        self.design = design
+        self.design, self.rounds = design, rounds
+        self.learned: dict[int, dict[str, Any]] = {}
+        """The state of all candidates when their strengths had been learned."""
         if learned is not None:
             alike = design.rows.min() == design.rows.max()
             learned = {k - MOST_WAYS * (alike and k // MOST_WAYS % 2): learned[k] for k in learned}
@@ -343,6 +345,7 @@ class PoolingSearch:
             if anew:
                 self._ask()
             else:
+                self.learned = {k: dict(state) for k, state in learned.items()}
                 self.restore(learned)
             return
         if learned is not None:
@@ -359,11 +362,9 @@ class PoolingSearch:
         return next(iter(self.candidates.values())).pooling.round
 
     @property
-    def learned(self) -> dict[int, dict[str, Any]]:
-        """The state of the candidates that did best, from which a search among other rows can go on."""
-        ways = {**self.shares, **self.way(ALONE), **self.way(ONE)}
-        anew = {"round": ROUNDS - RESTING, "step": 1.0, "slope": np.inf}
-        return {k: self.state[k] | anew for k in ways}
+    def ways(self) -> tuple[int, ...]:
+        """The candidates that did best: those that are averaged, and the best of the simple ones."""
+        return tuple({**self.shares, **self.way(ALONE), **self.way(ONE)})
 
     def _ask(self) -> None:
         self.asked = {k: one.pooling.question() for k, one in self.candidates.items()}
@@ -415,6 +416,9 @@ class PoolingSearch:
             for k, score in scores.items():
                 if score > best + FAR and self.candidates[k].words not in (ALONE, ONE):
                     del self.candidates[k]
+        if self.round == self.rounds - RESTING:
+            again = {"step": 1.0, "slope": np.inf}
+            self.learned = {k: {**state, **again} for k, state in self.state.items()}
         self._ask()
 
     @property

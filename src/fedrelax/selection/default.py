@@ -103,9 +103,8 @@ class Default:
     def again_linear(self, network: Network, anew: bool = False) -> PooledNetwork:
         """Pool a network with other rows in the same way, with the strengths that were learned, or anew."""
         before = self.pooled
-        pooled = find(
-            network, curves=not self.quick, seed=self.seed, learned=before.learned, anew=anew
-        )
+        learned = before.best_learned if anew else before.learned
+        pooled = find(network, curves=not self.quick, seed=self.seed, learned=learned, anew=anew)
         if before.way in (ALONE, ONE):
             pooled = pooled.instead(before.way)
         return replace(pooled, left_out=before.left_out)
@@ -138,7 +137,7 @@ class Default:
         """Return what all nodes know before they boost differences."""
         public, pooled = network.public.common, self.pooled
         assert public is not None
-        one = pooled.predict(pooled.one, public, np.zeros(len(public), dtype=np.int64))
+        one = pooled.predict(pooled.first, public, np.zeros(len(public), dtype=np.int64))
         columns = pooled.columns
         return Ground.of(network.task, public, columns.level, columns.size, one)
 
