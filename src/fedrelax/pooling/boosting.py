@@ -43,9 +43,8 @@ WAYS = [
     for own in (False, True)
 ]
 """What is tried: the start, the rounds, and whether nodes keep a difference of their own."""
-NUMBERS = 5
-"""How many numbers a node reports of a start in a round of a fold: how many rows it holds out there, and
-the tallies of two ways."""
+NUMBERS = 1 + 2 * len(WAYS)
+"""How many numbers a node says of a fold in the end: its held-out rows, and two sums for every way."""
 SURE = 1.0
 """Standard errors by which the loss on held-out rows must be lower."""
 SAMPLED = 20
@@ -291,9 +290,12 @@ def folds_for(counts: IntArray, scores: int, folds: int, seconds: float = SECOND
     return min(max(int(seconds / each), int(each < 2 * seconds)), folds)
 
 
-def numbers_in_folds(folds: int, answers: int) -> int:
-    """Return how many numbers a node says to each other node on all folds, with so many answers a round."""
-    return folds * sum(most + 1 for most in ROUNDS.values()) * (answers + NUMBERS)
+def numbers_in_search(folds: int, answers: int) -> int:
+    """Return how many numbers a node says to each other node in all chains, with so many answers a round.
+
+    Chains with all rows run beside those without the rows of each fold.
+    """
+    return (folds + 1) * sum(ROUNDS.values()) * answers + folds * NUMBERS
 
 
 def sampled(nodes: int, seed: int) -> IntArray:

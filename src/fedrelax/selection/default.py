@@ -24,7 +24,7 @@ from fedrelax.pooling.boosting import (
     decide,
     folds_for,
     held_out_by,
-    numbers_in_folds,
+    numbers_in_search,
     run,
     sampled,
     tally,
@@ -112,6 +112,9 @@ class Default:
     def again(self, network: Network) -> Default:
         """Return the same choice for a network with other rows."""
         pooled = self.again_linear(network, anew=True).saying(self.pooled.numbers)
+        if self.boosting is not None:
+            ground = self.ground(network)
+            pooled = pooled.saying(self.boosting.rounds * ground.level.size * len(ground.public))
         solver = PartialPooling(pooled) if isinstance(self.solver, PartialPooling) else self.solver
         return replace(self, pooled=pooled, solver=solver).with_boosting(network, self.boosting)
 
@@ -121,9 +124,8 @@ class Default:
             return self
         with one_thread():  # the fits are small: threads would wait for each other
             chain = run(self._chain(network, choice.start, self.pooled.together), choice.rounds)
-            models, ground = chain.models(choice.rounds, choice.own), self.ground(network)
-        pooled = self.pooled.saying(choice.rounds * ground.level.size * len(ground.public))
-        return replace(self, boosting=choice, boosted=tuple(models), pooled=pooled)
+            models = chain.models(choice.rounds, choice.own)
+        return replace(self, boosting=choice, boosted=tuple(models))
 
     def _chain(self, network: Network, start: str, linear: Sequence[Any]) -> Chain:
         """Return boosted differences of nodes with these linear models, or of one with all rows."""
@@ -309,7 +311,7 @@ def _boosted(
         if tell is not None:
             tell(fold + 1, folds)
     answers = ground.level.size * len(ground.public)
-    default = replace(default, pooled=default.pooled.saying(numbers_in_folds(folds, answers)))
+    default = replace(default, pooled=default.pooled.saying(numbers_in_search(folds, answers)))
     chosen = decide(tallies, int(np.isfinite(losses[0]).sum()))
     if chosen is None:
         return default
