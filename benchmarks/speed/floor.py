@@ -30,25 +30,19 @@ class Floor:
 def round_bytes(update: ExactUpdate) -> int:
     """Return the least number of bytes that an exact round must move.
 
-    The nodes' matrices (an inverse, and Q where every node has its own, unless both are fused), the
-    graph, b and the last round's vectors are read once, the new vectors are written once. Intermediate
-    vectors are not counted.
+    The nodes' matrices (an inverse, and Q where every node has its own), the graph, b and the last round's
+    vectors are read once, the new vectors are written once. Intermediate vectors are not counted.
     """
     problem = update.problem
-    matrices = update.inverse.nbytes if update.fused is None else update.fused.nbytes
-    if update.fused is None and problem.public is not None:
-        matrices += problem.public.array.nbytes
+    matrices = update.inverse.nbytes + problem.public.nbytes * int(problem.public.ndim == 3)
     return int(matrices + _graph_bytes(problem.adjacency) + 3 * problem.moment.nbytes)
 
 
 def stored_bytes(update: ExactUpdate) -> int:
     """Return the size of a problem and its update in bytes."""
     problem = update.problem
-    blocks = [part.array for part in (problem.own, problem.public) if part is not None]
-    arrays = (update.inverse, update.fused, problem.common, problem.ridge, problem.degree, *blocks)
-    vectors = problem.power.nbytes + 3 * problem.moment.nbytes
-    sizes = sum(array.nbytes for array in arrays if array is not None)
-    return int(sizes + vectors + _graph_bytes(problem.adjacency))
+    arrays = (update.inverse, update.matrices, problem.own, problem.public, problem.moment)
+    return int(sum(array.nbytes for array in arrays) + _graph_bytes(problem.adjacency))
 
 
 def _graph_bytes(graph: SparseMatrix) -> int:

@@ -20,8 +20,6 @@ from benchmarks.speed.problems import (
 from fedrelax.engines.linear.engine import RESIDUAL, LinearEngine
 from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
-from fedrelax.linear.memory import estimate_bytes, require_memory
-from fedrelax.linear.problem import local_order, reordered
 from fedrelax.models import LinearModel
 from fedrelax.solvers import FedRelax
 from fedrelax.splits import group_rows
@@ -53,7 +51,6 @@ def measure(
     solves it to a relative residual of 1e-8, as ``fit`` does. Both have run once on a small network
     before the clock starts; then each runs twice, and the faster run counts.
     """
-    _check_memory(nodes, features, degree, public)
     warm = make_problem(nearest_graph(WARM_NODES, 5), ROWS, features, public, PUBLIC_ROWS)
     _fit(warm, silent)
     _solve(warm, silent)
@@ -73,22 +70,6 @@ def measure(
     fit["times_the_engine"] = fit["seconds"] / engine["seconds"]
     fit["largest_difference"] = float(np.abs(weights - models).max())
     return {"fit": {**setting, "public": public, **fit}, "engine": engine}
-
-
-def _check_memory(nodes: int, features: int, degree: float, public: str) -> None:
-    """Refuse what does not fit in memory, before anything is drawn."""
-    common = public == "common"
-    needed = estimate_bytes(
-        nodes,
-        features,
-        1,
-        int(nodes * degree / 2),
-        m=ROWS,
-        m_pub=None if common else PUBLIC_ROWS,
-        method="conjugate" if common else "accelerated",
-    )
-    given = 8 * nodes * features * (ROWS + (0 if common else PUBLIC_ROWS))
-    require_memory(needed + given, n=nodes, d=features, common=common)
 
 
 def _fit(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyArray, Floor]:
@@ -123,14 +104,7 @@ def _solve(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyA
     """Return times and sizes of the bare engine, and its weights (n, d)."""
     start = time.perf_counter()
     progress("engine: Gram matrices")
-    order = local_order(data.graph.adjacency, 8 * data.X.shape[2])
-    if order is None:
-        order, A, rows = np.arange(len(data.X)), data.graph.adjacency, (data.X, data.y, data.public)
-    else:
-        common = data.public.ndim == 2
-        A = reordered(data.graph.adjacency, order)
-        rows = data.X[order], data.y[order], data.public if common else data.public[order]
-    problem = LinearProblem(rows[0], rows[1], A, rows[2], ridge=RIDGE / ROWS)
+    problem = LinearProblem(data.X, data.y, data.graph.adjacency, data.public, ridge=RIDGE / ROWS)
     built = time.perf_counter()
     progress("engine: inverses")
     update = ExactUpdate(problem, ALPHA)
@@ -147,9 +121,7 @@ def _solve(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyA
         "converged": solution.converged,
         "stored_bytes": stored_bytes(update),
     }
-    models = np.empty_like(solution.models)
-    models[order] = solution.models
-    return found, models[:, :, 0]
+    return found, solution.models[:, :, 0]
 
 
 def scaling(

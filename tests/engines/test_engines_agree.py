@@ -73,10 +73,8 @@ def wild(seed: int) -> tuple[Network, FedRelax]:
     settings = FedRelax(
         alpha=float(10 ** rng.uniform(-3, 3)),
         objective=str(rng.choice(["gtvmin", "paper"])),
-        weighting=str(rng.choice(["mean", "rows"])),
         rounds=int(rng.integers(1, 8)),
         tol=0.0,
-        order=str(rng.choice(["simultaneous", "sequential"])),
     )
     return network, settings
 

@@ -40,9 +40,8 @@ def test_all_updates_lead_to_one_fixed_point(objective, common):
         assert fast.history[name][0] == pytest.approx(exact.history[name][0], rel=1e-9)
 
 
-@pytest.mark.parametrize("first", ["models", "zeros"])
 @pytest.mark.parametrize("common", [True, False], ids=["common set", "a set per node"])
-def test_where_all_rows_together_leave_weights_open_it_ends_where_the_rounds_end(common, first):
+def test_where_all_rows_together_leave_weights_open_it_ends_where_the_rounds_end(common):
     """Four rows in all for six weights: the fixed point depends on where one starts."""
     rng = np.random.default_rng(1)
     network = Network(random_graph(rng, 4), public=rng.normal(size=(9, 5)) if common else None)
@@ -51,9 +50,8 @@ def test_where_all_rows_together_leave_weights_open_it_ends_where_the_rounds_end
         network.add(
             label, rng.normal(size=(1, 5)), rng.normal(size=1), LinearRegression(), public=own
         )
-    settings = {"alpha": 0.7, "first_exchange": first}
-    exact = FedRelax(**settings, rounds=20_000, tol=1e-15).solve(network)
-    fast = FedRelax(**settings, rounds=None, tol=1e-12).solve(network)
+    exact = FedRelax(alpha=0.7, rounds=20_000, tol=1e-15).solve(network)
+    fast = FedRelax(alpha=0.7, rounds=None, tol=1e-12).solve(network)
     assert exact.engine == fast.engine == "linear" and fast.n_rounds < exact.n_rounds
     assert largest_gap(fast, exact) < 1e-8
 

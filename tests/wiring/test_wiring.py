@@ -193,11 +193,10 @@ def test_trees_start_anew_on_the_final_graph_and_linear_models_go_on(data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("common", [True, False])
-@pytest.mark.parametrize("order", ["simultaneous", "sequential"])
-def test_the_linear_engine_wires_as_the_general_one(data, common, order, monkeypatch):
+def test_the_linear_engine_wires_as_the_general_one(data, common, monkeypatch):
     """But for the second look, in which the general engine must guess at unseen rows."""
     monkeypatch.setattr(rewire, "FAR", np.inf)
-    settings = {"alpha": 0.05, "rounds": 30, "tol": 0.0, "order": order, "wiring": Rewire(every=2)}
+    settings = {"alpha": 0.05, "rounds": 30, "tol": 0.0, "wiring": Rewire(every=2)}
     network = network_of(data, LinearModel(ridge=0.1, fit_intercept=False), common)
     general = FedRelax(engine="sites", **settings).solve(network)
     linear = FedRelax(engine="linear", **settings).solve(network)

@@ -17,14 +17,13 @@ from sklearn.preprocessing import StandardScaler
 
 from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows, unsupported_shape
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
-from fedrelax.engines.softmax import log_losses
 from fedrelax.linear.arrays import centre_and_spread, softmax
-from fedrelax.linear.gram import Blocks, NodeRows
+from fedrelax.linear.gram import NodeRows
+from fedrelax.losses import Log, Squared
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
 from fedrelax.typing import FloatArray, IntArray, Label, Model
 
-POWER_STEPS = 20
 MOST_IN_A_GROUP = 4096
 
 
@@ -108,30 +107,23 @@ class SquaredObjectives(LocalObjectives):
     """L_i(w) = |X_i w - y_i|^2 / m_i, kept as products of the rows."""
 
     def _keep(self, rows: NodeRows) -> None:
-        self._rows, self._moment, self._power = Blocks.of(rows)
+        self._rows, (self._gram, self._moment) = rows, rows.products()
         self.target_size = float(rows.targets.std()) or 1.0
 
     def losses(self, W: FloatArray) -> FloatArray:
-        """Return the mean squared errors; never below zero by rounding."""
-        W = np.ascontiguousarray(W)
-        cross = np.einsum("ndq,ndq->n", self._moment, W)
-        means = self._rows.squares(W) - 2.0 * cross + self._power.sum(axis=1)
-        return np.asarray(np.maximum(means, 0.0))
+        """Return the mean squared errors."""
+        losses = np.zeros(self.n)
+        for group in self._rows.groups():
+            losses[group.nodes] = group.mean_losses(Squared(), group.rows @ W[group.nodes])
+        return losses
 
     def _slopes(self, W: FloatArray) -> FloatArray:
-        product = self._rows.apply(np.ascontiguousarray(W), np.empty(W.shape))
-        return np.asarray(2.0 * (product - self._moment))
+        return np.asarray(2.0 * (self._gram @ W - self._moment))
 
     @property
     def curvature(self) -> float:
-        """Twice the largest eigenvalue of any X_i'X_i / m_i, by power iteration."""
-        v = np.random.default_rng(0).standard_normal((self.n, self.d, 1))
-        size = np.ones(self.n)
-        for _ in range(POWER_STEPS):
-            v /= np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
-            v = self._rows.apply(v, np.empty_like(v))
-            size = np.linalg.norm(v, axis=1)[:, 0]
-        return 2.0 * float(size.max(initial=0.0)) or 1.0
+        """Twice the largest eigenvalue of any X_i'X_i / m_i."""
+        return 2.0 * float(np.linalg.norm(self._gram, 2, axis=(1, 2)).max(initial=0.0)) or 1.0
 
 
 class SoftmaxObjectives(LocalObjectives):
@@ -144,7 +136,7 @@ class SoftmaxObjectives(LocalObjectives):
         """Return the mean log losses."""
         losses = np.zeros(self.n)
         for group in self._groups:
-            losses[group.nodes] = log_losses(group, W)
+            losses[group.nodes] = group.mean_losses(Log(), softmax(group.rows @ W[group.nodes]))
         return losses
 
     def _slopes(self, W: FloatArray) -> FloatArray:

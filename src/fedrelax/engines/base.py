@@ -152,8 +152,6 @@ def _reason_without_messages(settings: Settings) -> str | None:
         return f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
     if settings.update == "difference":
         return f"it fits one model at each node, and update={settings.update!r} fits two"
-    if settings.order == "asynchronous":
-        return "it computes all nodes at once, but order='asynchronous' updates them one by one"
     return None
 
 

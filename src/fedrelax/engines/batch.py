@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fedrelax.engines.answers import learners_of
 from fedrelax.engines.base import Engine, of_shape
+from fedrelax.engines.linear.network import LinearNetwork
+from fedrelax.linear.gram import Group
+from fedrelax.losses import Loss
 from fedrelax.models import LocalModel
 from fedrelax.runtime import Coupling, NodeMeasures
 from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
@@ -22,26 +26,35 @@ class BatchEngine(Engine):
     ``messages`` is what the nodes have sent of that: ``v <- (1 - damping) answer + damping v``.
     """
 
+    loss: ClassVar[Loss]
+    """The only loss, on own rows and across edges."""
+    needs: ClassVar[Mapping[str, Any]] = {
+        "order": "simultaneous",
+        "weighting": "mean",
+        "first_exchange": "models",
+        "distillation": None,
+    }
     models: FloatArray
     alone: FloatArray
-    validation_rows: AnyArray
-    """How many validation rows each node has."""
+    own: list[Group]
+    """The nodes' own rows."""
+    held: list[Group]
+    """Their validation rows."""
 
-    def __init__(
-        self,
-        labels: tuple[Label, ...],
-        edges: SparseMatrix,
-        coupling: Coupling,
-        first_exchange: str = "models",
-    ) -> None:
-        self.labels, self.given, self.coupling = labels, edges, coupling
-        self._zeros_first = first_exchange == "zeros"
+    def __init__(self, network: LinearNetwork, coupling: Coupling) -> None:
+        self.network, self.labels, self.coupling = network, network.labels, coupling
+        held, n = network.validation, len(network.labels)
+        self.validation_rows = np.zeros(n) if held is None else held.counts
+        self.given = self.edges = network.edges
         self.messages: FloatArray | None = None
-        self._moved = np.full(len(labels), np.inf)
+        self._moved = np.full(n, np.inf)
         self._answered: FloatArray | None = None
-        self.rewire(edges)
 
     # What a subclass computes
+
+    @abstractmethod
+    def predicted(self, rows: AnyArray, models: AnyArray) -> FloatArray:
+        """Return what models (..., d, q) predict on rows (..., m, d), standardised as models are."""
 
     @abstractmethod
     def answers_of(self, models: FloatArray) -> FloatArray:
@@ -55,17 +68,14 @@ class BatchEngine(Engine):
     def mean_squares(self, values: FloatArray) -> FloatArray:
         """Return every node's mean square of messages, or of differences of messages."""
 
-    @abstractmethod
-    def variations(self) -> tuple[FloatArray, FloatArray]:
-        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
+    @property
+    def sent_models(self) -> FloatArray:
+        """The models that neighbours can tell from the messages of the last round."""
+        return self.models
 
-    @abstractmethod
-    def mean_losses(self) -> tuple[FloatArray, FloatArray]:
-        """Return every node's loss on its own rows and on its validation rows, NaN where it has none."""
-
-    @abstractmethod
-    def plain_models(self, models: FloatArray) -> Mapping[Label, LocalModel]:
-        """Return models as nodes take them home, made on demand."""
+    def weights_of(self, models: FloatArray) -> FloatArray:
+        """Return models in the user's features."""
+        return models
 
     # The round
 
@@ -75,8 +85,6 @@ class BatchEngine(Engine):
     def share(self, round: int) -> None:
         """Let every node send its answers on the public rows."""
         old, new, damping = self.messages, self.answers, self.coupling.damping
-        if self._zeros_first and round == 0:
-            new = np.zeros_like(new)
         if old is not None and damping:
             new = (1 - damping) * new + damping * old
         self._moved = np.full(len(new), np.inf) if old is None else self.mean_squares(new - old)
@@ -84,17 +92,46 @@ class BatchEngine(Engine):
 
     def measure(self) -> NodeMeasures:
         """Return the measures of the current models."""
-        gtv, coupling_term = self.variations()
-        own, held = self.mean_losses()
+        gtv = self.variations()
         return NodeMeasures(
-            local_loss=own,
+            local_loss=self._mean_losses(self.own),
             gtv=gtv,
-            pull=self.coupling.factor * coupling_term,
-            validation_loss=held,
+            pull=self.coupling.factor * gtv,
+            validation_loss=self._mean_losses(self.held),
             validation_rows=self.validation_rows,
             change=self._moved,
             size=self.mean_squares(self.sent),
         )
+
+    def variations(self) -> FloatArray:
+        """Return each node's part of GTV: ``sum_j A_ij d(i, j)``."""
+        edges = self.edges
+        values = edges.data * self.discrepancies(edges)
+        return np.bincount(learners_of(edges), values, len(self.labels)).astype(np.float64)
+
+    def _mean_losses(self, groups: list[Group]) -> FloatArray:
+        """Return every node's mean loss on its rows, NaN where it has none."""
+        losses = np.full(len(self.models), np.nan)
+        for group in groups:
+            predictions = self.predicted(group.rows, self.models[group.nodes])
+            losses[group.nodes] = group.mean_losses(self.loss, predictions)
+        return losses
+
+    def own_losses(self, edges: SparseMatrix) -> FloatArray:
+        """Return node i's loss on its own rows under neighbour j's model.
+
+        Answers on public rows determine the model, so i can tell what j would predict on its rows.
+        """
+        values = np.empty(edges.nnz)
+        for group in self.own:
+            for k, i in enumerate(group.nodes):
+                part, m = slice(edges.indptr[i], edges.indptr[i + 1]), int(group.mask[k].sum())
+                others = self.sent_models[edges.indices[part]]
+                losses = self.loss.per_row(
+                    group.targets[k, :m], self.predicted(group.rows[k, :m], others)
+                )
+                values[part] = losses.mean(axis=-1)
+        return values
 
     def update(self, round: int) -> int:
         """Refit all nodes."""
@@ -162,11 +199,16 @@ class BatchEngine(Engine):
         return of_shape(values, self.models.shape, "models")
 
     @property
+    def weights(self) -> FloatArray:
+        """The current models (n, d, q) in the user's features, the intercept last."""
+        return self.weights_of(self.models)
+
+    @property
     def local_models(self) -> Mapping[Label, LocalModel]:
         """The current models, made on demand."""
-        return self.plain_models(self.models)
+        return self.network.fitted(self.weights)
 
     @property
     def alone_models(self) -> Mapping[Label, LocalModel]:
         """The models of round 0, made on demand."""
-        return self.plain_models(self.alone)
+        return self.network.fitted(self.weights_of(self.alone))

@@ -1,14 +1,12 @@
 """Linear algebra over all nodes at once: Gram matrices, fixed points, Newton's method for softmax."""
 
 from fedrelax.linear.fixed_point import ExactUpdate, NeighbourTerms, Solution, solve_fixed_point
-from fedrelax.linear.gram import RowResiduals
 from fedrelax.linear.problem import LinearProblem
 
 __all__ = [
     "ExactUpdate",
     "LinearProblem",
     "NeighbourTerms",
-    "RowResiduals",
     "Solution",
     "solve_fixed_point",
 ]

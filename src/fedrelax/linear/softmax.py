@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse.linalg import cg
 from scipy.special import log_softmax
 
-from fedrelax.linear.arrays import dot, norm, softmax
-from fedrelax.linear.solving import conjugate_gradients
+from fedrelax.linear.arrays import norm, operator, softmax
 from fedrelax.typing import AnyArray, FloatArray
 
 MOST_WEIGHTS = 600
@@ -148,19 +148,24 @@ def _truncated(
     blocks[:, each, each] += 1e-10 * np.maximum(1.0, traces / len(ridge))[:, None]
     inverses = np.linalg.inv(blocks)
 
-    def precondition(r: FloatArray, out: FloatArray) -> FloatArray:
-        return np.einsum("kde,ek->dk", inverses, r, out=out)
+    def precondition(r: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("kde,ek->dk", inverses, r))
 
-    def product(v: FloatArray, _: FloatArray, out: FloatArray) -> FloatArray:
+    def product(v: FloatArray) -> FloatArray:
         moved = X @ v
         moved -= (p * moved).sum(axis=1, keepdims=True)
-        return np.add(X.T @ (scaled * moved), 2.0 * ridge[:, None] * v, out=out)
+        return np.asarray(X.T @ (scaled * moved) + 2.0 * ridge[:, None] * v)
 
-    step, rest = np.zeros_like(gradient), gradient.copy()
-    decrease = dot(rest, precondition(rest, np.empty_like(rest)))
-    least = min(0.1, decrease**0.5) * norm(rest)
-    conjugate_gradients(product, rest, step, precondition, least, INNER)
-    return step
+    decrease = float(np.vdot(gradient, precondition(gradient)))
+    step, _ = cg(
+        operator(product, gradient.shape),
+        gradient.reshape(-1),
+        rtol=0.0,
+        atol=min(0.1, decrease**0.5) * norm(gradient),
+        maxiter=INNER,
+        M=operator(precondition, gradient.shape),
+    )
+    return np.asarray(step.reshape(gradient.shape))
 
 
 def _search(

@@ -24,6 +24,7 @@ from fedrelax.engines.linear.checks import ridge_of, unsupported_models
 from fedrelax.engines.linear.network import Coordinates, fitted_models
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 from fedrelax.linear.arrays import centre_and_spread, with_constant
+from fedrelax.linear.problem import with_level
 from fedrelax.losses import Squared
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import FloatArray, Label
@@ -45,10 +46,12 @@ class LeastSquares:
         self._network, coupling, public = network, network.coupling, network.public_rows
         squared = isinstance(coupling.loss, Squared) and isinstance(coupling.discrepancy, Squared)
         plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
+        mean = coupling.weighting == "mean"
         numbers = not network.task.is_classification and public.ndim == 2
         self._applies = (
             squared
             and plain
+            and mean
             and numbers
             and coupling.update != "difference"
             and coupling.alpha > 0
@@ -61,9 +64,9 @@ class LeastSquares:
         centre, spread = centre_and_spread(public)
         self._coordinates = Coordinates(centre * intercept, spread, intercept)
         self._rows = public
-        Z = self._public = with_constant(self._coordinates.rows(public), intercept)
-        sums = Z.sum(axis=0)
-        self._gram = Z.T @ Z - (1.0 - coupling.level) * np.outer(sums, sums) / len(Z)
+        self._public = with_constant(self._coordinates.rows(public), intercept)
+        Z = with_level(self._public, coupling.level)
+        self._gram = Z.T @ Z
 
     def serves(self, label: Label) -> bool:
         """Tell whether a node's problem has a closed form; without neighbours, its own fit is as good."""
@@ -99,7 +102,6 @@ class LeastSquares:
                     outside[i] += weight * network.said[other]
         rows = [network.rows[label] for label in labels]
         counts = np.array([len(y) for _, y in rows])
-        mean = coupling.weighting == "mean"
         problem = LinearProblem(
             np.concatenate([coordinates.rows(X) for X, _ in rows]),
             np.concatenate([network.task.encode(y) for _, y in rows]),
@@ -107,16 +109,13 @@ class LeastSquares:
             coordinates.rows(self._rows),
             offsets=np.append(0, np.cumsum(counts)),
             intercept=coordinates.intercept,
-            ridge=np.stack([self._penalty(label) for label in labels])
-            / (counts[:, None] if mean else 1.0),
-            scaling="mean" if mean else "rows",
+            ridge=np.stack([self._penalty(label) for label in labels]) / counts[:, None],
             level=coupling.level,
         )
         problem.degree = np.array([sum(network.links[label].values()) for label in labels])
-        update = ExactUpdate(problem, coupling.alpha * (2.0 if coupling.symmetric else 1.0))
-        problem.moment += update.coupling.on_public(
-            self._projection @ outside, np.empty_like(problem.moment)
-        )
+        alpha = coupling.alpha * (2.0 if coupling.symmetric else 1.0)
+        problem.moment += alpha * problem.shared(self._projection @ outside)
+        update = ExactUpdate(problem, alpha)
         solution = solve_fixed_point(
             update,
             self._projection @ answers,

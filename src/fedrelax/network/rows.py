@@ -48,17 +48,6 @@ class StackedRows:
         return self.X[own], self.y[own]
 
 
-def entries_in_order(offsets: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return where the entries of nodes in another order are, and the offsets in that order.
-
-    >>> entries_in_order(np.array([0, 2, 3]), np.array([1, 0]))
-    (array([2, 0, 1]), array([0, 1, 3]))
-    """
-    ends = np.cumsum(np.diff(offsets)[order])
-    starts = np.concatenate([[0], ends])
-    return np.repeat(offsets[order] - starts[:-1], np.diff(starts)) + np.arange(ends[-1]), starts
-
-
 class Lookup(Mapping[Label, T]):
     """A mapping whose values are made when they are first asked for; ``labels`` has the keys."""
 

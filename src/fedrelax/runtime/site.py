@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedrelax.combining import Mean, usable
-from fedrelax.linear.solving import Step, accelerated
+from fedrelax.linear.acceleration import Step, accelerated
 from fedrelax.losses import Loss, Squared
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node

@@ -102,17 +102,3 @@ def dense_system(net: Net, alpha: float, system: str) -> tuple[np.ndarray, np.nd
 def dense_solution(net: Net, alpha: float, system: str) -> np.ndarray:
     K, b = dense_system(net, alpha, system)
     return np.linalg.solve(K, b).reshape(net.n, -1, b.shape[1])
-
-
-def spectral_radius(net: Net, alpha: float, system: str, order: str) -> float:
-    """Of the error's map under simultaneous (block Jacobi) or sequential (Gauss-Seidel) rounds."""
-    K, _ = dense_system(net, alpha, system)
-    place = np.repeat(np.arange(net.n), len(K) // net.n)
-    kept = place[:, None] == place if order == "simultaneous" else place[:, None] >= place
-    step = np.eye(len(K)) - np.linalg.lstsq(np.where(kept, K, 0.0), K, rcond=1e-12)[0]
-    return float(np.abs(np.linalg.eigvals(step)).max())
-
-
-def residual(net: Net, alpha: float, system: str, W: np.ndarray) -> float:
-    K, b = dense_system(net, alpha, system)
-    return float(np.linalg.norm(K @ W.reshape(len(K), -1) - b) / np.linalg.norm(b))

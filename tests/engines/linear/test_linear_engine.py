@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, Ridge
 
 from fedrelax import FedRelax, LinearModel, Network
-from fedrelax.engines.linear.network import FittedLinear, LinearNetwork
+from fedrelax.engines.linear.network import FittedLinear
 from tests.conftest import random_graph, refused, regression_network
 
 QUANTITIES = ("local_loss", "gtv", "objective", "validation_loss", "change")
@@ -104,10 +104,7 @@ def assert_same(general, linear, rtol: float = 1e-9) -> None:
     common=st.booleans(),
     alpha=st.sampled_from([0.0, 0.05, 0.5, 3.0]),
     objective=st.sampled_from(["paper", "gtvmin"]),
-    order=st.sampled_from(["simultaneous", "sequential"]),
     damping=st.sampled_from([0.0, 0.3]),
-    weighting=st.sampled_from(["mean", "rows"]),
-    first_exchange=st.sampled_from(["models", "zeros"]),
 )
 def test_identical_to_the_general_path_in_every_round(
     seed, kinds, intercept, outputs, common, **options
@@ -129,10 +126,9 @@ def well_posed(seed: int = 0, **options) -> Network:
 
 
 @pytest.mark.parametrize("common", [True, False], ids=["common set", "a set per node"])
-@pytest.mark.parametrize("weighting", ["mean", "rows"])
-def test_stops_at_the_same_round_when_predictions_rest(common, weighting):
+def test_stops_at_the_same_round_when_predictions_rest(common):
     network = well_posed(3, common=common)
-    general, linear = both(network, alpha=0.3, rounds=500, tol=1e-6, weighting=weighting)
+    general, linear = both(network, alpha=0.3, rounds=500, tol=1e-6)
     assert general.reason == "predictions converged" and general.n_rounds > 3
     assert_same(general, linear)
 
@@ -179,7 +175,7 @@ def test_features_that_linear_regression_takes_for_constant_need_the_general_pat
     """Its solver drops directions with less than ``tol`` of the most spread."""
     network, _ = unlike_features([1e-5, 1.0, 1e4], [0.0, 0.0, 0.0], LinearRegression())
     reason = refused("linear", network, FedRelax())
-    assert reason is not None and "differ so much in scale that LinearRegression" in reason
+    assert reason is not None and "differ too much in scale" in reason
     network, X = unlike_features([1e-5, 1.0, 1e4], [0.0, 0.0, 0.0], Ridge(1e-3))
     general, linear = both(network, alpha=0.4, rounds=10, tol=0.0)
     for label, other in general.models.items():
@@ -254,42 +250,3 @@ def test_a_fitted_model_can_be_trained_on():
 def test_one_node_without_edges_learns_alone():
     network = regression_network(np.random.default_rng(0), Ridge(), n=1)
     assert_same(*both(network, alpha=1.0, rounds=3))
-
-
-@pytest.mark.parametrize(
-    "options", [{"damping": 0.3}, {"objective": "gtvmin", "weighting": "rows"}]
-)
-@pytest.mark.parametrize("common", [True, False])
-def test_the_order_in_which_nodes_are_computed_does_not_show(common, options, monkeypatch):
-    network = linear_network(
-        3, kinds="mixed", intercept=True, outputs=2, common=common, least_rows=6, n=12
-    )
-    straight = FedRelax(alpha=0.4, tol=1e-13, engine="linear")
-    fixed_point, given = straight.solve(network), _state(network)
-    order = np.random.default_rng(0).permutation(12)
-    monkeypatch.setattr("fedrelax.engines.linear.network.local_order", lambda *_: order)
-    assert np.array_equal(LinearNetwork.of(network).in_local_order().order, order)
-    assert_same(*both(network, alpha=0.4, rounds=4, tol=0.0, **options), rtol=1e-8)
-    for label, model in straight.solve(network).models.items():
-        np.testing.assert_allclose(model.coef_, fixed_point.models[label].coef_, rtol=1e-8)
-    for name, values in _state(network).items():
-        np.testing.assert_allclose(values, given[name], rtol=1e-8, atol=1e-12, err_msg=name)
-    np.testing.assert_allclose(_state(network, given)["models"], given["models"], rtol=1e-15)
-
-
-def _state(network: Network, resumed: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-    """Return what a checkpoint after one round holds, or one that a run has resumed from."""
-    engine = FedRelax(alpha=0.4, rounds=2, engine="linear").prepare(network)
-    engine.share(0)
-    if resumed is None:
-        engine.update(0)
-        engine.share(1)
-    else:
-        values = {**resumed, "models": (None, resumed["models"]), "at_rest": False}
-        engine.resume(values, 1)
-    state = engine.state()
-    return {
-        "models": state["models"][1],
-        "messages": state["messages"],
-        "moved": state["moved"],
-    }

@@ -1,25 +1,16 @@
-"""What goes in, in which form, and what is refused."""
+"""What goes in, in which form, and the inverses and products that are made of it."""
 
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.linear_model import LinearRegression, Ridge
 
 from benchmarks.speed.floor import measure_floor, round_bytes, stored_bytes
-from fedrelax.errors import FedRelaxError
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
-from fedrelax.linear.memory import available_bytes, estimate_bytes, require_memory
-from fedrelax.linear.problem import local_order, reordered
+from fedrelax.linear.fixed_point import invert
+from fedrelax.linear.gram import NodeRows
+from fedrelax.losses import Squared
 
 from .linear_networks import dense_solution, random_net
-
-
-def grid(side, rng):
-    """A square grid whose nodes are numbered at random."""
-    line = sparse.diags_array([np.ones(side - 1), np.ones(side - 1)], offsets=[1, -1])
-    A = sparse.kronsum(line, line).tocsr()
-    mix = rng.permutation(side * side)
-    return sparse.csr_array(A)[mix][:, mix]
 
 
 def test_stacked_and_ragged_rows_give_the_same_problem():
@@ -35,44 +26,52 @@ def test_stacked_and_ragged_rows_give_the_same_problem():
         offsets=np.arange(5) * 5,
         public_offsets=np.arange(5) * 6,
     )
-    np.testing.assert_array_equal(stacked.own.array, ragged.own.array)
+    np.testing.assert_array_equal(stacked.own, ragged.own)
     np.testing.assert_array_equal(stacked.moment, ragged.moment)
-    np.testing.assert_array_equal(stacked.public.array, ragged.public.array)
+    np.testing.assert_array_equal(stacked.public, ragged.public)
 
 
-def test_few_rows_are_kept_as_rows_and_many_as_products():
-    net = random_net(0, features=6, most_rows=4, most_public=30, n=5)
-    net.P = [np.random.default_rng(1).normal(size=(30, 6)) for _ in range(5)]
-    problem = net.problem()
-    assert problem.own.low_rank and problem.own.array.shape == (5, max(map(len, net.X)), 6)
-    assert not problem.public.low_rank and problem.public.array.shape == (5, 6, 6)
-    for i in range(5):
-        np.testing.assert_allclose(
-            problem.own.dense(slice(i, i + 1))[0], net.X[i].T @ net.X[i] / len(net.X[i])
-        )
-
-
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("ridge", [0.0, 0.7])
-def test_alone_a_node_fits_like_scikit_learn_even_when_rank_deficient(intercept, ridge):
-    net = random_net(3, features=5, most_rows=4, n=6, q=2, intercept=intercept, ridge=ridge)
-    W = solve_fixed_point(ExactUpdate(net.problem(), 0.0)).models
+@pytest.mark.parametrize("intercept", [True, False])
+def test_products_and_losses_come_from_the_rows(intercept):
+    net = random_net(2, q=2, intercept=intercept)
+    net.X[3], net.y[3] = net.X[3][:0], net.y[3][:0]
+    offsets = np.cumsum([0, *(len(x) for x in net.X)])
+    rows = NodeRows(np.concatenate(net.X), np.concatenate(net.y), offsets, intercept=intercept)
+    W = np.random.default_rng(0).normal(size=(net.n, 3 + intercept, 2))
+    gram, moment = rows.products()
+    losses = np.full(net.n, np.nan)
+    for group in rows.groups():
+        losses[group.nodes] = group.mean_losses(Squared(), group.rows @ W[group.nodes])
     for i in range(net.n):
-        model = LinearRegression(fit_intercept=intercept)
-        if ridge:
-            model = Ridge(alpha=net.ridge[i] * len(net.X[i]), fit_intercept=intercept)
-        model.fit(net.X[i], net.y[i])
-        np.testing.assert_allclose(W[i][:5], model.coef_.T, rtol=1e-7, atol=1e-9)
-        if intercept:
-            np.testing.assert_allclose(W[i][5], model.intercept_, rtol=1e-7, atol=1e-9)
+        X, y, m = net.rows(net.X[i]), net.y[i], max(1, len(net.y[i]))
+        np.testing.assert_allclose(gram[i], X.T @ X / m, atol=1e-12)
+        np.testing.assert_allclose(moment[i], X.T @ y / m, atol=1e-12)
+        if len(y):
+            assert losses[i] == pytest.approx(np.sum((X @ W[i] - y) ** 2) / m)
+    assert np.isnan(losses[3])
 
 
-def test_minimum_norm_over_all_entries_is_the_pseudo_inverse():
-    net = random_net(3, features=5, most_rows=3, n=4, intercept=True)
-    W = solve_fixed_point(ExactUpdate(net.problem(), 0.0, minimum_norm="all")).models
+def test_an_inverse_and_its_condition_also_beside_a_singular_matrix():
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(4, 9, 3))
+    M = F.transpose(0, 2, 1) @ F
+    inverse, condition = invert(M)
+    np.testing.assert_allclose(inverse, np.linalg.inv(M), rtol=1e-10)
+    assert (condition >= 0.999 * np.linalg.cond(M)).all()
+    assert (condition <= 3 * np.linalg.cond(M)).all()
+    M[1] = 0.0
+    inverse, condition = invert(M)
+    np.testing.assert_allclose(inverse[[0, 2, 3]], np.linalg.inv(M[[0, 2, 3]]), rtol=1e-10)
+    assert np.isinf(condition).tolist() == [False, True, False, False]
+
+
+def test_a_ridge_per_node_and_feature():
+    net = random_net(4, intercept=True)
+    plain = net.problem().own
+    net.ridge = np.random.default_rng(0).uniform(size=(net.n, 3))
+    added = net.problem().own - plain
     for i in range(net.n):
-        expected = np.linalg.pinv(net.rows(net.X[i])) @ net.y[i]
-        np.testing.assert_allclose(W[i], expected, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(added[i], np.diag([*net.ridge[i], 0.0]), atol=1e-12)
 
 
 def test_a_node_without_rows_follows_its_neighbours():
@@ -82,50 +81,21 @@ def test_a_node_without_rows_follows_its_neighbours():
     np.testing.assert_allclose(W, dense_solution(net, 0.5, "paper"), rtol=1e-8, atol=1e-9)
 
 
-def test_nodes_of_a_large_map_are_ordered_so_that_neighbours_are_near(monkeypatch):
-    A = grid(12, np.random.default_rng(0))
-    assert local_order(A, 24) is None  # all of it fits into the cache
-    monkeypatch.setattr("fedrelax.linear.problem.CACHE_BYTES", 0)
-    order = local_order(A, 24)
-    assert sorted(order) == list(range(144))
-    found = reordered(A, order)
-    assert np.array_equal(found.toarray(), A.toarray()[np.ix_(order, order)])
-    assert abs(found.tocoo().row - found.tocoo().col).max() < 24
-    everybody = sparse.csr_array(np.ones((144, 144)) - np.eye(144))
-    assert local_order(everybody, 24) is None
-
-
-def test_the_estimate_covers_what_is_stored():
-    rng = np.random.default_rng(0)
-    A = grid(40, rng)
-    for public in (rng.normal(size=(9, 6)), rng.normal(size=(1600, 9, 6))):
-        problem = LinearProblem(
-            rng.normal(size=(1600, 8, 6)), rng.normal(size=(1600, 8)), A, public
-        )
-        update = ExactUpdate(problem, 1.0)
-        most = None if public.ndim == 2 else 9
-        estimate = estimate_bytes(1600, 6, 1, A.nnz // 2, m=8, m_pub=most)
-        stored = stored_bytes(update)
-        assert stored <= estimate <= 1.2 * stored + (64 << 20)
-
-
-def test_a_too_large_problem_is_refused_with_what_would_make_it_fit():
-    with pytest.raises(FedRelaxError) as error:
-        require_memory(8 * 10**9, n=10**6, d=40, common=False, available=2 * 10**9)
-    message = str(error.value)
-    for part in ("8.00 GB", "2.00 GB", "common public set", "20 features"):
-        assert part in message
-
-
-def test_available_memory_is_known_here():
-    assert (available_bytes() or 1) > 0
+def test_a_node_without_neighbours_keeps_the_model_that_it_has():
+    net = random_net(4, common=True, least_rows=6, most_rows=8, isolated=1, density=1.0)
+    net.X[0], net.y[0] = net.X[0][:1], net.y[0][:1]
+    alone = np.random.default_rng(0).normal(size=(net.n, 3, 1))
+    update = ExactUpdate(net.problem(), 0.5, alone=alone)
+    assert np.array_equal(update.after(alone)[0], alone[0])
+    np.testing.assert_allclose(solve_fixed_point(update, tol=1e-12).models[0], alone[0])
 
 
 def test_the_floor_counts_matrices_graph_and_vectors():
     net = random_net(0, n=30, density=0.1)
     update = ExactUpdate(net.problem(), 1.0)
     graph = np.count_nonzero(net.A) * 12 + 31 * 4
-    assert round_bytes(update) == 30 * 9 * 8 + graph + 3 * 30 * 3 * 8
+    assert round_bytes(update) == 2 * 30 * 9 * 8 + graph + 3 * 30 * 3 * 8
+    assert stored_bytes(update) == 4 * 30 * 9 * 8 + graph + 30 * 3 * 8
     models = update.problem.start(None)
     floor = measure_floor(lambda: update.after(models), round_bytes(update), repeats=2)
     assert floor.ratio == floor.round_seconds / floor.copy_seconds > 0

@@ -210,16 +210,12 @@ def test_settings_that_need_the_general_path(choices, reason):
         FedRelax(engine="softmax", **choices).solve(network)
 
 
-def test_own_public_sets_and_many_weights_take_the_general_path(monkeypatch):
+def test_own_public_sets_and_many_weights_take_the_general_path():
     assert "one common set" in refused("softmax", softmax_network(0, common=False), FedRelax())
     wide = softmax_network(0, d=200)
     assert (
         refused("softmax", wide, FedRelax()) == "node 0: its model has 603 weights, more than 600"
     )
-    monkeypatch.setattr("fedrelax.linear.memory.available_bytes", lambda: 1000)
-    with pytest.raises(FedRelaxError, match="memory: 4 nodes"):
-        FedRelax(engine="softmax", rounds=1).solve(softmax_network(0))
-    assert FedRelax(engine="auto", rounds=1).solve(softmax_network(0)).engine == "sites"
 
 
 def test_wrong_settings_read_the_same_on_both_paths():

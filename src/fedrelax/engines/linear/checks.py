@@ -1,38 +1,20 @@
-"""Does the linear engine apply, and would it be exact? If not, one sentence says why."""
+"""Does the linear engine apply? If not, one sentence says why."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.linear_model import LinearRegression, Ridge
 
-from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.errors import FedRelaxError
-from fedrelax.linear.arrays import with_constant
 from fedrelax.losses import Squared
 from fedrelax.models import LinearModel, LocalModel, ScikitModel, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray, Label, Model
-
-if TYPE_CHECKING:
-    from fedrelax.engines.linear.measures import Prepared
-    from fedrelax.linear.fixed_point import ExactUpdate
-
-APART_CONDITION, TOGETHER_CONDITION = 1e11, 1e8
-"""Largest condition numbers: round 0 is corrected with the rows themselves, later rounds are not."""
-LEAST_SPREAD, OWN_SPREAD = 1e-6, 1e-12
-"""Share of the largest spread below which a direction counts as constant for ``LinearRegression``, unless
-its ``tol`` is larger, and for ``LinearModel``, which goes down to rounding."""
-MARGIN = 10.0
-BARELY = 1e-5
-"""A Gram matrix may not tell so small a singular value of its rows from zero."""
-MOST_LOST = 1e-6
-"""Largest rounding error times squared ratio of feature scales where undetermined weights are filled in."""
 
 EXACT_SOLVERS = ("auto", "svd", "cholesky")
 """Settings of ``Ridge(solver=)`` that do not stop early."""
@@ -102,13 +84,6 @@ def ridge_of(model: Model, features: int) -> FloatArray:
     return np.full(features, float(model.alpha) if isinstance(model, Ridge) else 0.0)
 
 
-def minimum_norm_of(model: Model) -> str | None:
-    """Return the norm that the model minimises where its rows leave weights undetermined."""
-    if isinstance(model, LinearModel):
-        return "all" if model.fit_intercept else "coefficients"
-    return "coefficients" if isinstance(model, LinearRegression) else None
-
-
 def _reason_in_model(model: Model) -> str | None:
     reason = None
     if type(model) not in (LinearRegression, Ridge, LinearModel):
@@ -130,93 +105,3 @@ def _penalty(name: str, value: object) -> str | None:
     if isinstance(value, Real) and 0 <= float(value) < math.inf:
         return None
     return f"{name}={value!r}, not one number of at least 0"
-
-
-def check_safe(prepared: Prepared, together: ExactUpdate) -> None:
-    """Refuse nodes for which Gram matrices, whose condition is squared, would give other weights.
-
-    These are nodes with barely determined weights, or undetermined ones that models fill in differently,
-    and features that differ so much in scale that a model's own solver would take some for constant.
-    """
-    for node, reason in _unsafe_nodes(prepared, together):
-        label = prepared.network.labels[prepared.network.given(node)]
-        raise UnsupportedNetworkError("linear", f"node {label!r}: {reason}")
-
-
-def _unsafe_nodes(prepared: Prepared, together: ExactUpdate) -> Iterator[tuple[int, str]]:
-    network, coordinates, apart = prepared.network, prepared.coordinates, prepared.apart
-    for exact, most in ((apart, APART_CONDITION), (together, TOGETHER_CONDITION)):
-        worst = int(np.argmax(exact.condition))
-        if not exact.condition[worst] <= most:
-            yield (
-                worst,
-                f"its rows barely determine a weight (condition number {exact.condition[worst]:.1e}), so "
-                "the linear engine would not be exact",
-            )
-    norm = network.minimum_norm
-    condition = np.maximum(apart.condition, together.condition)
-    singular = np.minimum(apart.rank, together.rank) < network.n_weights
-    differs = network.per_node(lambda model: minimum_norm_of(model) != norm) & singular
-    if differs.any():
-        yield (
-            int(np.argmax(differs)),
-            "its rows leave weights undetermined, and the models of the network fill them in differently",
-        )
-    if singular.any():
-        sizes = np.linalg.svd(coordinates.least(norm), compute_uv=False)
-        lost = np.finfo(float).eps * (sizes[0] / sizes[-1]) ** 2 * condition * singular
-        if not lost.max() <= MOST_LOST:
-            yield (
-                int(np.argmax(lost)),
-                "its rows leave weights undetermined, and its features differ too much in scale to fill "
-                "them in exactly from Gram matrices",
-            )
-    offset = 1 + float(np.abs(coordinates.centre / coordinates.scale).max())
-    for rank, coupled in ((apart.rank, None), (together.rank, together)):
-        for i in np.flatnonzero(rank < network.n_weights).tolist():
-            if minimum_norm_of(network.model(i)) and not _has_clear_rank(
-                prepared, coupled, i, int(rank[i]), offset
-            ):
-                yield (
-                    i,
-                    "its rows determine a weight so barely that the linear engine would treat it as "
-                    "undetermined",
-                )
-
-    def limit(model: Model) -> float:
-        if isinstance(model, LinearModel):
-            return OWN_SPREAD * offset
-        own = max(LEAST_SPREAD, float(getattr(model, "tol", 0.0)))
-        return MARGIN * own if isinstance(model, LinearRegression) else 0.0
-
-    stretch = float(coordinates.scale.max() / coordinates.scale.min())
-    risk = network.per_node(limit) * stretch * np.sqrt(condition)
-    worst = int(np.argmax(risk))
-    if risk[worst] > 1:
-        kind = type(network.model(worst)).__name__
-        yield (
-            worst,
-            f"its features differ so much in scale that {kind} may treat some as constant",
-        )
-
-
-def _has_clear_rank(
-    prepared: Prepared, exact: ExactUpdate | None, i: int, rank: int, offset: float
-) -> bool:
-    """Tell whether node i's rows, with the neighbours' if ``exact`` is given, have this rank for sure.
-
-    A weight that rows determine barely, or with a tiny weight of theirs, looks undetermined in a Gram
-    matrix. The rows themselves can tell: their singular values must be clearly zero or clearly not.
-    """
-    network, coordinates, problem = prepared.network, prepared.coordinates, prepared.problem
-    parts = [network.own.part(network.given(i))[0]]
-    others = problem.adjacency[[i]].indices.tolist()
-    if others and exact is not None and exact.coupling.alpha:
-        owners = [*others, i] if exact.coupling.symmetric else others
-        parts += [network.public_of(j) for j in (owners if problem.common is None else [i])]
-    rows = with_constant(coordinates.rows(np.vstack(parts)), network.intercept)
-    penalised = np.eye(network.n_weights)[: len(coordinates.scale)][network.ridge[i] > 0]
-    sizes = np.linalg.svd(np.vstack([rows, penalised]), compute_uv=False)
-    clear = sizes > BARELY * sizes[0]
-    zero = sizes <= max(rows.shape) * np.finfo(float).eps * offset * sizes[0]
-    return bool((clear | zero).all() and clear.sum() == rank)

@@ -2,183 +2,185 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
-
 import numpy as np
 
 from fedrelax.engines.answers import learners_of
 from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import check_safe, unsupported_models, unsupported_rows
-from fedrelax.engines.linear.measures import Prepared, Variation
+from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
-from fedrelax.errors import FedRelaxError
-from fedrelax.linear.fixed_point import System, solve_fixed_point
-from fedrelax.linear.memory import Method, estimate_bytes, require_memory
+from fedrelax.linear.arrays import with_constant
+from fedrelax.linear.fixed_point import ExactUpdate, System, invert, solve_fixed_point
+from fedrelax.linear.gram import BUFFER_NUMBERS, NodeRows
+from fedrelax.linear.problem import LinearProblem, with_level
 from fedrelax.losses import Squared
-from fedrelax.models import LocalModel
-from fedrelax.network import Network
-from fedrelax.network.rows import entries_in_order
-from fedrelax.runtime import Coupling, NodeMeasures, Settings
-from fedrelax.typing import FloatArray, Label, SparseMatrix
+from fedrelax.models import Rows, adapt
+from fedrelax.network import Network, StackedRows
+from fedrelax.runtime import Coupling, RoundSettings, Settings
+from fedrelax.threads import one_thread
+from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 RESIDUAL = 1e-8
 """``|b - K w| / |b|`` at which a run without a number of rounds has converged, unless ``tol`` is given."""
 MOST_ROUNDS = 2000
 """The most accelerated rounds before a run gives up."""
+APART_CONDITION, TOGETHER_CONDITION = 1e11, 1e8
+"""Largest condition numbers: round 0 is corrected with the rows themselves, later rounds are not."""
+LEAST_SPREAD = 1e-5
+"""Share of the largest spread below which ``LinearRegression`` may take a direction for constant."""
+REFINEMENTS = 2
 
 
 class ArrayEngine(BatchEngine):
     """Models W (n, d, q): what all engines for linear models share.
 
     A node's message is its model, because predictions on public rows are linear in it; what is measured
-    on public rows is measured by their Gram matrices.
+    on public rows is measured by factors or Gram matrices of them.
     """
 
-    task, losses, needs = "regression", (Squared,), {"distillation": None}
+    task, losses, loss = "regression", (Squared,), Squared()
 
-    def __init__(
-        self, prepared: Prepared, start: FloatArray, coupling: Coupling, first_exchange: str
-    ) -> None:
-        network = prepared.network
-        self._prepared, self.models, self.alone = prepared, start, prepared.alone
-        self._on_given = Variation(prepared.problem, prepared.public_rows)
-        held = prepared.validation
-        self.validation_rows = np.zeros(len(start)) if held is None else held.counts
-        edges = prepared.problem.adjacency if network.order is None else network.graph.adjacency
-        super().__init__(network.labels, edges, coupling, first_exchange)
+    def __init__(self, network: Network, coupling: Coupling) -> None:
+        stacked = LinearNetwork.of(network)
+        self._level = coupling.level
+        self.network = stacked
+        self._take(Coordinates.standard(stacked.own.X, stacked.intercept))
+        self.models = self.alone = self._trained_alone()
+        super().__init__(stacked, coupling)
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
         """Support models that minimise squared error exactly, on rows of features."""
         return unsupported_models(network.distinct_models) or unsupported_rows(network)
 
-    @classmethod
-    def prepared(
-        cls,
-        network: Network,
-        settings: Any,
-        *,
-        level: float = 1.0,
-        straight: bool = False,
-        local: bool = False,
-    ) -> Prepared:
-        """Return the network in standardised coordinates, if it fits into memory."""
-        stacked = LinearNetwork.of(network)
-        _check_memory(stacked, system_of(settings), straight)
-        if local:
-            stacked = stacked.in_local_order()
-        coordinates = Coordinates.standard(stacked.own.X, stacked.intercept)
-        return Prepared(stacked, coordinates, settings.weighting, level)
+    def _take(self, coordinates: Coordinates) -> None:
+        """Set up rows and problem in these coordinates."""
+        self.coordinates, network = coordinates, self.network
+        own, ends = self._rows(network.own), network.public_offsets
+        self.own, self.held = list(own.groups()), []
+        if network.validation is not None:
+            self.held = list(self._rows(network.validation).groups())
+        public = coordinates.rows(network.public)
+        self.problem = LinearProblem(
+            own,
+            None,
+            network.edges,
+            public,
+            public_offsets=ends,
+            ridge=network.ridge / coordinates.scale**2 / own.counts[:, None],
+            level=self._level,
+        )
+        self._factor: FloatArray | None = None
+        if ends is None:
+            public = with_constant(public, network.intercept)
+            self._factor = _factor(public)
+            self._levelled = _factor(with_level(public, self._level))
+
+    def _rows(self, rows: StackedRows) -> NodeRows:
+        X = self.coordinates.rows(rows.X)
+        return NodeRows(X, rows.y, rows.offsets, intercept=self.network.intercept)
+
+    def _trained_alone(self) -> FloatArray:
+        """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
+
+        The refinement ``u <- u - (H + R)^-1 [X'(X u - y)/m + R u]`` recovers the digits lost in forming H.
+        Where rows hardly determine a weight, the node's model itself is fitted.
+        """
+        problem, network = self.problem, self.network
+        inverse, condition = invert(problem.own)
+        alone = inverse @ problem.moment
+        scale, each = self.coordinates.scale, np.arange(problem.d - problem.intercept)
+        ridge = np.zeros((problem.n, problem.d, 1))
+        ridge[:, each, 0] = network.ridge / scale**2 / network.own.counts[:, None]
+        for group in self.own * REFINEMENTS:
+            nodes, U = group.nodes, alone[group.nodes]
+            slopes = group.rows.transpose(0, 2, 1) @ (group.rows @ U - group.targets)
+            slopes /= group.mask.sum(axis=1)[:, None, None]
+            alone[nodes] -= inverse[nodes] @ (slopes + ridge[nodes] * U)
+        unsafe = np.flatnonzero(
+            ~(condition <= APART_CONDITION) | self._may_look_constant(condition)
+        )
+        if len(unsafe):
+            fitted = np.zeros((len(unsafe), *alone.shape[1:]))
+            with one_thread():
+                for k, i in enumerate(unsafe.tolist()):
+                    fitted[k] = self._fitted_alone(i)
+            alone[unsafe] = self.coordinates.forth(fitted)
+        return alone
+
+    def _fitted_alone(self, i: int) -> FloatArray:
+        """Return the weights (d, q), in raw coordinates, that node i's own model finds on its own rows."""
+        network = self.network
+        X, y = network.own.part(i)
+        local = adapt(network.kinds[network.codes[i]], network.task)
+        target = y.reshape(len(X), -1)
+        model = local.fit([Rows(X, target, np.ones(len(X)), self.loss)], seed=0).estimator
+        coefficients = np.atleast_2d(model.coef_).T
+        constant = [np.broadcast_to(model.intercept_, target.shape[1:])] * network.intercept
+        return np.vstack([coefficients, *constant])
+
+    def _may_look_constant(self, condition: FloatArray) -> AnyArray:
+        """Tell where features without a penalty differ so much in scale that models may drop some."""
+        scale, free = self.coordinates.scale, (self.network.ridge == 0).any(axis=1)
+        stretch = float(scale.max() / scale.min())
+        return np.asarray(free & (LEAST_SPREAD * stretch * np.sqrt(condition) > 1))
+
+    def predicted(self, rows: AnyArray, models: AnyArray) -> FloatArray:
+        """Return ``X w``."""
+        return np.asarray(rows @ models)
 
     def answers_of(self, models: FloatArray) -> FloatArray:
         """Return the models themselves."""
         return models
 
-    def measure(self) -> NodeMeasures:
-        """Return the measures of the current models, in the given order of nodes."""
-        measures = super().measure()
-        ordered = self._prepared.network.in_given_order
-        return NodeMeasures(*(ordered(getattr(measures, f.name)) for f in fields(measures)))
+    @property
+    def sent_models(self) -> FloatArray:
+        """The messages of the last round, which are models."""
+        return self.sent
 
     def mean_squares(self, values: FloatArray) -> FloatArray:
         """Return the mean squared predictions on every node's public rows."""
-        return np.asarray(self._variation.own(values) / values.shape[2])
-
-    def mean_losses(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean squared errors on own rows and on validation rows."""
-        validation = self._prepared.validation
-        held = (
-            np.full(len(self.models), np.nan)
-            if validation is None
-            else validation.losses(self.models)
-        )
-        return self._prepared.own_losses(self.models), held
-
-    def variations(self) -> tuple[FloatArray, FloatArray]:
-        """Return each node's part of GTV, and the coupling term of its objective without alpha."""
-        gtv = self._variation.nodes(self.models, self.sent)
-        if self.coupling.weighting == "mean":
-            return gtv, gtv
-        edges = self._variation.problem.adjacency
-        learner = learners_of(edges)
-        counts = self._prepared.network.counts
-        share = self._prepared.public_rows[edges.indices] / counts[learner]
-        terms = edges.data * share * self._variation.edges(self.models, self.sent)
-        return gtv, np.asarray(np.bincount(learner, terms, len(gtv)), dtype=np.float64)
-
-    def rewire(self, edges: SparseMatrix) -> None:
-        """Continue on another graph."""
-        super().rewire(edges)
-        self._variation = self._variation_on(edges)
-
-    def _variation_on(self, edges: SparseMatrix) -> Variation:
-        if edges is self.given:
-            return self._on_given
-        return Variation(self._prepared.problem.on(edges), self._prepared.public_rows)
+        if self._factor is not None:
+            predictions = self._factor @ values
+            squares = np.einsum("nrq,nrq->n", predictions, predictions)
+        else:
+            squares = np.einsum("ndq,ndq->n", values, self.problem.public @ values)
+        return np.asarray(squares / values.shape[2])
 
     def embedding(self) -> FloatArray:
         """Return every node's message as a row whose squared distances are mean squared differences."""
-        return self._variation.embedding(self.sent)
-
-    def own_losses(self, edges: SparseMatrix) -> FloatArray:
-        """Return node i's loss on its own rows under neighbour j's model.
-
-        Answers on public rows determine a linear model, so i can tell what j would predict on its rows.
-        """
-        return self._prepared.losses_of_others(edges, self.sent)
+        return np.asarray(self._levelled @ self.sent).reshape(len(self.sent), -1)
 
     def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
-        variation, network = self._variation_on(edges), self._prepared.network
-        values = variation.edges(self.models, self.sent)
-        if network.order is None:
-            return values
-        return values[entries_in_order(variation.problem.adjacency.indptr, network.place)[0]]
+        common = self._factor is not None
+        mine, theirs = self.models, self.sent
+        if common:
+            mine, theirs = self._levelled @ mine, self._levelled @ theirs
+        learners, values = learners_of(edges), np.empty(edges.nnz)
+        few = max(1, BUFFER_NUMBERS // (mine[0].size if common else self.problem.public[0].size))
+        for lo in range(0, len(values), few):
+            part = slice(lo, lo + few)
+            j = edges.indices[part]
+            gap = mine[learners[part]] - theirs[j]
+            image = gap if common else self.problem.public[j] @ gap
+            values[part] = np.einsum("erq,erq->e", gap, image)
+        return values
 
-    # Checkpoints hold nodes in the given order.
+    def weights_of(self, models: FloatArray) -> FloatArray:
+        """Return models in the user's features."""
+        return self.coordinates.back(models)
 
-    def state(self) -> dict[str, Any]:
-        """Return models, messages and the graph."""
-        ordered = self._prepared.network.in_given_order
-        return {
-            **super().state(),
-            "messages": ordered(self.sent),
-            "moved": ordered(self._moved),
-        }
 
-    def resume(self, state: Any, round: int) -> None:
-        """Restore models, messages and the graph."""
-        super().resume(state, round)
-        ordered = self._prepared.network.from_given_order
-        self.messages, self._moved = ordered(self.sent), ordered(self._moved)
-
-    def packed_models(self, models: FloatArray) -> FloatArray:
-        """Return the models, one array."""
-        return self._prepared.network.in_given_order(models)
-
-    def models_from(self, values: Any, round: int) -> FloatArray:
-        """Return the models, one array."""
-        return self._prepared.network.from_given_order(super().models_from(values, round))
-
-    @property
-    def weights(self) -> FloatArray:
-        """The current models (n, d, q) in the user's features, the intercept last."""
-        prepared = self._prepared
-        return prepared.network.in_given_order(prepared.coordinates.back(self.models))
-
-    def plain_models(self, models: FloatArray) -> Mapping[Label, LocalModel]:
-        """Return models in the user's features, made on demand."""
-        return self._prepared.network.fitted(self._prepared.coordinates.back(models))
+def _factor(P: FloatArray) -> FloatArray:
+    """Return C with ``C'C = P'P / m``, with as few rows as it has columns: mean squares of predictions."""
+    return np.asarray(np.linalg.qr(P, mode="r") / np.sqrt(len(P)))
 
 
 class LinearEngine(ArrayEngine):
     """``w_i <- (H_i + R_i + alpha S_i)^-1 (b_i + alpha sum_j A_ij Q_j v_j)`` for all nodes.
 
-    Where only the fixed point matters, one update goes there, by conjugate gradients or an accelerated
-    iteration.
+    Where only the fixed point matters, one update goes there, by conjugate gradients or GMRES.
     """
 
     name, rank = "linear", 1
@@ -188,18 +190,20 @@ class LinearEngine(ArrayEngine):
         self._settings, self._straight = settings, goes_straight(settings)
         if self._straight:
             self.usual_rounds = MOST_ROUNDS
-        prepared = self.prepared(
-            network,
-            settings,
-            level=float(settings.level),
-            straight=self._straight,
-            local=settings.wiring is None and settings.order == "simultaneous",
+        super().__init__(network, settings.coupling("regression"))
+        self.exact = ExactUpdate(
+            self.problem, settings.alpha, system=system_of(settings), alone=self.alone
         )
-        alpha, system = float(settings.alpha), system_of(settings)
-        self.exact = prepared.exact(alpha, system, fused=self._straight)
-        check_safe(prepared, self.exact)
-        coupling = settings.coupling("regression")
-        super().__init__(prepared, prepared.alone, coupling, settings.first_exchange)
+        condition = self.exact.condition
+        unsafe = ~(condition <= TOGETHER_CONDITION) | self._may_look_constant(condition)
+        if settings.alpha > 0 and unsafe.any():
+            worst = int(np.argmax(np.where(unsafe, condition, 0.0)))
+            raise UnsupportedNetworkError(
+                "linear",
+                f"node {self.labels[worst]!r}: its rows and its neighbours' public rows barely determine a "
+                f"weight (condition number {condition[worst]:.1e}), or features differ too much in scale, "
+                "so the linear engine would not be exact",
+            )
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
@@ -210,24 +214,17 @@ class LinearEngine(ArrayEngine):
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> LinearEngine:
-        """Form and invert the nodes' matrices; refuse what would lose digits or not fit into memory."""
+        """Form and invert the nodes' matrices; refuse what would lose digits."""
         return cls(network, settings)
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph, with new inverses."""
         super().rewire(edges)
-        local = self._prepared.network.order is not None  # then the graph never changes
-        if not local and edges is not self.exact.problem.adjacency:
-            self.exact = self.exact.on(edges)
+        self.exact = self.exact.on(edges)
 
     def refit(self) -> FloatArray:
-        """Return the argmin at every node, all at once or one after the other."""
-        exact, sent = self.exact, self.sent
-        if self.coupling.alpha == 0:
-            return self.alone
-        if self._settings.order == "sequential":
-            return exact.in_turn(sent, self.coupling.damping)[0]
-        return exact.after(sent)
+        """Return the argmin at every node."""
+        return self.alone if self.coupling.alpha == 0 else self.exact.after(self.sent)
 
     def update(self, round: int) -> int:
         """Refit all nodes, or solve to a relative residual of ``tol`` from the messages of round 0.
@@ -253,34 +250,10 @@ def goes_straight(settings: Settings) -> bool:
         and settings.wiring is None
         and settings.patience is None
         and not settings.damping
-        and settings.order == "simultaneous"
         and (settings.tol is None or settings.tol > 0)
     )
 
 
-def system_of(settings: Any) -> System:
+def system_of(settings: RoundSettings) -> System:
     """Return the system whose solution is the fixed point."""
     return "symmetric" if settings.objective == "gtvmin" else "paper"
-
-
-def _check_memory(network: LinearNetwork, system: System, straight: bool) -> None:
-    """Refuse a problem that does not fit into memory before any of it is built."""
-    n, d, q = len(network.labels), network.n_weights, network.task.n_outputs
-    common = network.public_offsets is None
-    method: Method = "rounds"
-    if straight:
-        method = "conjugate" if common or system == "symmetric" else "accelerated"
-    needed = estimate_bytes(
-        n,
-        d,
-        q,
-        network.graph.n_edges,
-        m=int(network.own.counts.max()),
-        m_pub=None if common else int(network.public_counts.max()),
-        method=method,
-    )
-    needed += 8 * n * d * d * (1 if common else 2) + network.own.X.nbytes + network.public.nbytes
-    try:
-        require_memory(needed, n=n, d=d, common=common)
-    except FedRelaxError as error:
-        raise UnsupportedNetworkError("linear", str(error)) from None

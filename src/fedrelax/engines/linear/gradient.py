@@ -9,36 +9,27 @@ import numpy.typing as npt
 
 from fedrelax.engines.base import of_shape
 from fedrelax.engines.linear.engine import ArrayEngine, system_of
+from fedrelax.engines.linear.network import Coordinates
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.network import Network
 from fedrelax.runtime import Coupling
-from fedrelax.typing import AnyArray, SparseMatrix
+from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 
 class RMSprop:
-    """``v <- c v + (1-c) g^2``, ``w <- w - rate g / (sqrt(v) + eps)``, in place, v starting at zero."""
+    """``v <- c v + (1-c) g^2``, ``w <- w - rate g / (sqrt(v) + eps)``, v starting at zero."""
 
     def __init__(
         self, like: AnyArray, rate: float = 0.01, smoothing: float = 0.99, epsilon: float = 1e-8
     ) -> None:
-        self.smoothing = smoothing
-        root = (1 - smoothing) ** 0.5
-        self._rate, self._epsilon = rate / root, epsilon / (2 * root)
-        # v is stored as u = v / (4 (1 - c)), which saves one pass over all numbers.
-        self.memory, self._work = np.zeros_like(like), np.empty_like(like)
+        self.rate, self.smoothing, self.epsilon = rate, smoothing, epsilon
+        self.memory = np.zeros_like(like)
 
-    def __call__(self, W: AnyArray, half: AnyArray) -> None:
-        """Move the models by one step; ``half`` is g / 2 and is overwritten."""
-        u, work = self.memory, self._work
-        np.multiply(half, half, out=work)
-        u *= self.smoothing
-        u += work
-        np.sqrt(u, out=work)
-        work += self._epsilon
-        half /= work
-        half *= self._rate
-        W -= half
+    def __call__(self, W: AnyArray, gradient: AnyArray) -> None:
+        """Move the models by one step, in place."""
+        self.memory = self.smoothing * self.memory + (1 - self.smoothing) * gradient**2
+        W -= self.rate * gradient / (np.sqrt(self.memory) + self.epsilon)
 
 
 class GradientRounds:
@@ -47,8 +38,7 @@ class GradientRounds:
     paper: ``g_i = 2 [(H_i + R_i + alpha S_i) w_i - b_i - alpha sum_j A_ij Q_j w_j]``;
     symmetric: the gradient of GTVMin.
 
-    rule "plain": ``w <- w - rate g``. rule "rmsprop": ``v <- c v + (1-c) g^2``,
-    ``w <- w - rate g / (sqrt(v) + eps)``, v starting at zero. ``first_exchange`` "zeros" takes the
+    rule "plain": ``w <- w - rate g``; "rmsprop": see ``RMSprop``. ``first_exchange`` "zeros" takes the
     neighbours' predictions as zero in round one, as the authors' code does; "models" takes the
     initial models' predictions, as the paper says.
     """
@@ -66,13 +56,9 @@ class GradientRounds:
         first_exchange: Literal["models", "zeros"] = "models",
         system: System = "paper",
     ) -> None:
-        self.rate = rate
-        self.silent = first_exchange == "zeros"
+        self.rate, self.silent = rate, first_exchange == "zeros"
         self.W = problem.start(initial)
-        self._work = np.empty_like(self.W)
-        self.rmsprop = None
-        if rule == "rmsprop":
-            self.rmsprop = RMSprop(self.W, rate, smoothing, epsilon)
+        self.rmsprop = RMSprop(self.W, rate, smoothing, epsilon) if rule == "rmsprop" else None
         self._join(NeighbourTerms(problem, alpha, system))
 
     def _join(self, coupling: NeighbourTerms) -> None:
@@ -83,30 +69,24 @@ class GradientRounds:
         old = self.coupling
         self._join(NeighbourTerms(old.problem.on(edges), old.alpha, old.system))
 
-    def _half_gradient(self) -> AnyArray:
-        """Return ``g / 2``."""
-        right = moment = self.coupling.problem.moment
+    def gradient(self) -> FloatArray:
+        """Return the gradient at the current models."""
+        right = self.coupling.problem.moment
         if not self.silent:
-            right = self.coupling(self.W, self._work, moment)
-        self.silent = False
-        half: AnyArray = self._matrices @ self.W
-        return np.subtract(half, right, out=half)
+            right = right + self.coupling(self.W)
+        return np.asarray(2.0 * (self._matrices @ self.W - right))
 
     def step(self) -> None:
         """Run one round."""
-        half = self._half_gradient()
+        gradient = self.gradient()
+        self.silent = False
         if self.rmsprop is not None:
-            self.rmsprop(self.W, half)
+            self.rmsprop(self.W, gradient)
         else:
-            half *= 2 * self.rate
-            self.W -= half
-
-    def gradient(self) -> AnyArray:
-        """Return the gradient at the current models."""
-        return 2 * self._half_gradient()
+            self.W -= self.rate * gradient
 
     @property
-    def models(self) -> AnyArray:
+    def models(self) -> FloatArray:
         """All models (n, d, q)."""
         return self.W.copy()
 
@@ -117,14 +97,18 @@ class GradientEngine(ArrayEngine):
     name = "gradient"
 
     def __init__(self, network: Network, settings: Any) -> None:
-        prepared = self.prepared(network, settings).raw()
-        start = prepared.alone
+        super().__init__(network, Coupling(settings.alpha, objective=settings.objective))
+        # Gradient steps are defined in the user's features.
+        start = self.alone = self.weights_of(self.alone)
+        features = self.coordinates.scale.size
+        self._take(Coordinates(np.zeros(features), np.ones(features), self.network.intercept))
         if settings.initial == "uniform":
-            bound = len(prepared.coordinates.scale) ** -0.5
+            bound = features**-0.5
             rng = np.random.default_rng(settings.random_state)
             start = rng.uniform(-bound, bound, start.shape)
+        self._zeros_first = settings.first_exchange == "zeros"
         self._rounds = GradientRounds(
-            prepared.problem,
+            self.problem,
             float(settings.alpha),
             start,
             rule=settings.step,
@@ -134,22 +118,27 @@ class GradientEngine(ArrayEngine):
             first_exchange=settings.first_exchange,
             system=system_of(settings),
         )
-        coupling = Coupling(
-            settings.alpha, objective=settings.objective, weighting=settings.weighting
-        )
-        super().__init__(prepared, self._rounds.models, coupling, settings.first_exchange)
+        self.models = self._rounds.models
 
     @classmethod
     def unsupported_reason(cls, network: Network, settings: Any) -> str | None:
         """Support models that minimise squared error exactly, on rows of features."""
         if network.kind != cls.task:
             return f"the task is {network.kind}"
+        if settings.weighting != "mean":
+            return f"gradient steps need weighting='mean', not {settings.weighting!r}"
         return cls.unsupported_network(network, settings)
 
     @classmethod
     def of(cls, network: Network, settings: Any) -> GradientEngine:
         """Return the engine with the settings of ``solvers.GradientFedRelax``."""
         return cls(network, settings)
+
+    def share(self, round: int) -> None:
+        """Let every node send its model, or in round 0 zero if asked for."""
+        super().share(round)
+        if self._zeros_first and round == 0:
+            self.messages = np.zeros_like(self.sent)
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph; the step rule keeps its memory."""
@@ -167,7 +156,7 @@ class GradientEngine(ArrayEngine):
         rounds = self._rounds
         rounds.W, rounds.silent = self.models.copy(), self._zeros_first and round == 0
         if rounds.rmsprop is not None:
-            rounds.rmsprop.memory = of_shape(state["memory"], self.models.shape, "memory").copy()
+            rounds.rmsprop.memory = of_shape(state["memory"], self.models.shape, "memory")
 
     def refit(self) -> AnyArray:
         """Return the models after one step."""

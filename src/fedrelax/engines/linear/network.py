@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from fedrelax.engines.linear.checks import minimum_norm_of, ridge_of
-from fedrelax.graph import Graph
+from fedrelax.engines.linear.checks import ridge_of
 from fedrelax.linear.arrays import nonzero
-from fedrelax.linear.problem import local_order, reordered
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
 from fedrelax.network import Network, StackedRows
-from fedrelax.network.rows import Lookup, entries_in_order
+from fedrelax.network.rows import Lookup
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model, SparseMatrix
 
 
@@ -60,13 +58,14 @@ class Coordinates:
             W[:, f] -= np.einsum("f,nfq->nq", self.centre, W[:, :f])
         return W
 
-    def least(self, norm: str) -> FloatArray:
-        """Return C such that ``|C u|`` is the norm of the raw coefficients, or of "all" raw entries."""
+    def forth(self, W: FloatArray) -> FloatArray:
+        """Return models (n, d, q), given in raw coordinates, in these."""
         f = len(self.scale)
-        to_raw = np.diag(np.append(1 / self.scale, np.ones(int(self.intercept))))
+        U = W.copy()
         if self.intercept:
-            to_raw[f, :f] = -self.centre / self.scale
-        return to_raw if norm == "all" else to_raw[:f]
+            U[:, f] += np.einsum("f,nfq->nq", self.centre, W[:, :f])
+        U[:, :f] *= self.scale[:, None]
+        return U
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,6 @@ class LinearNetwork:
     """Everything the linear and softmax engines take from a network, as stacked arrays."""
 
     labels: tuple[Label, ...]
-    graph: Graph
     task: Task
     kinds: list[Model]
     """The distinct model objects."""
@@ -84,12 +82,9 @@ class LinearNetwork:
     validation: StackedRows | None
     public: FloatArray
     public_offsets: IntArray | None
+    """Which public rows each node has; None for one common set."""
     edges: SparseMatrix
     """The graph's matrix."""
-    order: IntArray | None = None
-    """Which of the nodes is number i, if nodes are computed in an order of their own.
-
-    ``labels``, ``graph`` and rows are in the given order, all else is in this one."""
 
     @classmethod
     def of(cls, network: Network) -> LinearNetwork:
@@ -108,7 +103,6 @@ class LinearNetwork:
         held = network.validation_rows
         return cls(
             labels=network.labels,
-            graph=network.graph,
             task=task,
             kinds=kinds,
             codes=codes,
@@ -118,50 +112,6 @@ class LinearNetwork:
             public_offsets=public_offsets,
             edges=network.graph.adjacency,
         )
-
-    def in_local_order(self) -> LinearNetwork:
-        """Return the same with neighbours near each other in memory, if that makes rounds faster."""
-        order = local_order(self.edges, 8 * self.n_weights * self.task.n_outputs)
-        if order is None:
-            return self
-        public, ends = self.public, self.public_offsets
-        if ends is not None:
-            rows, ends = entries_in_order(ends, order)
-            public = public[rows]
-        return replace(
-            self,
-            codes=self.codes[order],
-            public=public,
-            public_offsets=ends,
-            edges=reordered(self.edges, order),
-            order=order,
-        )
-
-    @cached_property
-    def place(self) -> IntArray:
-        """Where each of the given nodes is."""
-        return np.arange(len(self.labels)) if self.order is None else np.argsort(self.order)
-
-    def in_given_order(self, values: AnyArray) -> AnyArray:
-        """Return an array with one entry per node in the order of ``labels``."""
-        return values if self.order is None else values[self.place]
-
-    def from_given_order(self, values: AnyArray) -> AnyArray:
-        """Return an array with one entry per node in this network's own order."""
-        return values if self.order is None else values[self.order]
-
-    def given(self, i: int) -> int:
-        """Return which of the given nodes is number i."""
-        return i if self.order is None else int(self.order[i])
-
-    @cached_property
-    def counts(self) -> IntArray:
-        """The number of own rows of every node."""
-        return np.asarray(self.from_given_order(self.own.counts))
-
-    def model(self, i: int) -> Model:
-        """Return the unfitted model of node number i."""
-        return self.kinds[self.codes[i]]
 
     def per_node(self, value: Callable[[Model], object]) -> AnyArray:
         """Return ``value`` of every node's model, a number or array, computed once per model object."""
@@ -183,28 +133,9 @@ class LinearNetwork:
         """The number of weights of a model per output, including the intercept."""
         return int(self.own.X.shape[1]) + self.intercept
 
-    @cached_property
-    def minimum_norm(self) -> str:
-        """The norm to minimise where rows leave weights undetermined."""
-        norms = {minimum_norm_of(kind) for kind in self.kinds}
-        return "all" if norms == {"all"} else "coefficients"
-
-    @property
-    def public_counts(self) -> FloatArray:
-        """The number of public rows: one for all, or one per node."""
-        if self.public_offsets is None:
-            return np.array(float(len(self.public)))
-        return np.diff(self.public_offsets).astype(float)
-
-    def public_of(self, j: int) -> FloatArray:
-        """Return the public rows of node number j."""
-        ends = self.public_offsets
-        return self.public if ends is None else self.public[ends[j] : ends[j + 1]]
-
     def fitted(self, weights: FloatArray) -> Mapping[Label, LocalModel]:
         """Return models with these weights (n, d, q), made on demand."""
-        codes, weights = self.in_given_order(self.codes), self.in_given_order(weights)
-        return fitted_models(self.labels, self.kinds, codes, self.task, weights)
+        return fitted_models(self.labels, self.kinds, self.codes, self.task, weights)
 
 
 class FittedLinear(LocalModel):
