@@ -15,7 +15,6 @@ from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
 from fedrelax.models.scikit import GaussianProcessModel, ScikitModel
-from fedrelax.models.trees import TreeNode, is_tree
 from fedrelax.models.viewed import Seen, Viewed
 from fedrelax.typing import Model
 
@@ -71,7 +70,6 @@ OURS: tuple[tuple[Matches, Builds], ...] = (
     (is_boosted, BoostModel),
     (is_incremental, IncrementalNode),
     (is_net, _net),
-    (is_tree, TreeNode),
 )
 
 
