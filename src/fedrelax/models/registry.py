@@ -11,7 +11,6 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
 from fedrelax.models.boost import BoostModel, is_boosted
 from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
-from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
 from fedrelax.models.scikit import GaussianProcessModel, ScikitModel
@@ -68,7 +67,6 @@ OURS: tuple[tuple[Matches, Builds], ...] = (
     (lambda given: type(given).__name__ == "GaussianProcessRegressor", GaussianProcessModel),
     (is_keras, KerasNode),
     (is_boosted, BoostModel),
-    (is_incremental, IncrementalNode),
     (is_net, _net),
 )
 
