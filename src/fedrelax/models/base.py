@@ -247,17 +247,12 @@ class BatchedModel(LocalModel):
         *,
         seeds: Sequence[int],
         continued: bool,
-        memory: dict[str, Any],
     ) -> list[Self]:
-        """Return what ``fit`` would return for each.
-
-        ``memory`` is empty at first and the same dict in every round: a place for what need not be
-        prepared again.
-        """
+        """Return what ``fit`` would return for each."""
 
     @classmethod
     @abstractmethod
     def predict_many(
-        cls, models: Sequence[Self], inputs: Sequence[Sequence[AnyArray]], memory: dict[str, Any]
+        cls, models: Sequence[Self], inputs: Sequence[Sequence[AnyArray]]
     ) -> list[list[FloatArray]]:
         """Return each model's answers on each of its sets of rows."""
