@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import skip_without_packages
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-HEAVY = {"torch", "keras", "xgboost", "lightgbm", "catboost", "safetensors"}
+HEAVY = {"torch", "keras", "xgboost", "lightgbm", "safetensors"}
 
 
 def example(name):

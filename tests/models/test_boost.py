@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from fedrelax import FedRelax, FedRelaxClassifier, FedRelaxError, FedRelaxRegressor
 from fedrelax.losses import Log, Squared
 from fedrelax.models import Rows, Task, adapt
-from fedrelax.models.boost import BoostModel, CodedClassifier
+from fedrelax.models.boost import CodedClassifier
 from fedrelax.models.names import model_by_name
 from tests.conftest import classification_network, regression_network
 
@@ -230,15 +230,3 @@ def test_two_numbers_per_row():
     assert fitted.predict(np.eye(4)).shape == (4, 2)
     with pytest.raises(FedRelaxError, match="LGBMRegressor predicts one number per row"):
         adapt(lightgbm.LGBMRegressor(), two)
-
-
-def test_catboost_takes_part_where_it_is_installed():
-    catboost = pytest.importorskip("catboost", reason="catboost is not installed")
-    model = catboost.CatBoostClassifier(iterations=5, verbose=False, allow_writing_files=False)
-    assert isinstance(adapt(model, TREES), BoostModel)
-    network = classification_network(np.random.default_rng(0), model)
-    result = FedRelax(alpha=0.5, rounds=1, continued=True).solve(network)
-    answers = {
-        str(c) for m in result.models.values() for c in np.ravel(m.predict(np.zeros((2, 3))))
-    }
-    assert answers <= {"ash", "birch", "cedar"}

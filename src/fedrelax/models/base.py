@@ -127,8 +127,6 @@ class LocalModel(ABC):
     """Whether several of these train faster in threads than in processes."""
     learns_difference: bool = False
     """Whether a sum with what neighbours say suits the model, as it does one of any scikit-learn kind."""
-    takes_offsets: bool = False
-    """Whether ``fit`` adds a classifier's log-odds to the ``offset`` of its rows."""
     recalls: bool = False
     """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
 

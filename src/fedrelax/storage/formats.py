@@ -6,7 +6,6 @@ torch       .safetensors    PyTorch networks
 keras       .keras          Keras networks
 xgboost     .xgboost.zip    the library's own model file, with JSON
 lightgbm    .lightgbm.zip   the same
-catboost    .catboost.zip   the same
 elsewhere   .elsewhere.json the site of a federation that holds the model
 sum         .sum.zip        a sum of two models, each in its own format
 ==========  ==============  ==========================================================================
@@ -151,7 +150,7 @@ FORMATS: dict[str, Format] = {
     for form in (
         Format("torch", ".safetensors", "fedrelax.models.torch.files"),
         Format("keras", ".keras", "fedrelax.models.keras.files"),
-        *(Format(name, f".{name}.zip", BOOSTED) for name in ("xgboost", "lightgbm", "catboost")),
+        *(Format(name, f".{name}.zip", BOOSTED) for name in ("xgboost", "lightgbm")),
         Format("elsewhere", ".elsewhere.json", "fedrelax.models.elsewhere"),
         SUM,
         SKOPS,

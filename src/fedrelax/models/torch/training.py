@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -309,7 +309,6 @@ def train(
     first, many = nets[0], len(nets) > 1
     problem = Problem.of(model, nets, problems)
     if many:
-        _keep_freed_memory()
         module, weights = first.module, _joined([net.tensors for net in nets])
         for name, own in module.named_parameters():
             weights[name].requires_grad_(own.requires_grad)
@@ -428,18 +427,6 @@ def _split(state: Any, n: int) -> list[Any]:
         }
         return [{name: values[k] for name, values in parts.items()} for k in range(n)]
     return list(state.detach().unbind()) if isinstance(state, Tensor) else [state] * n
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Let the C library keep the memory of freed large arrays for the next ones.
-
-    By default glibc returns it to the system after every step and takes it again, page by page, in the
-    next, which can take as long as the arithmetic. Whenever glibc frees an array that had a mapping of
-    its own, it raises its limit for such mappings to that size, up to 32 MB; so we free one that was
-    never touched. Other C libraries have other rules, and lose nothing.
-    """
-    np.empty(31 * 2**20, dtype=np.uint8)
 
 
 def forward(module: nn.Module, task: Task, weights: Tensors, X: Tensor) -> Tensor:
