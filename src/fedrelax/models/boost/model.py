@@ -24,8 +24,7 @@ CRITERIA = {
     "reg:absoluteerror": ABSOLUTE,
     "regression_l1": ABSOLUTE,
 }
-LIBRARIES = {"xgboost": "xgb_model", "lightgbm": "init_model"}
-"""The argument of ``fit`` for a model that gets more trees."""
+LIBRARIES = ("xgboost", "lightgbm")
 
 
 def is_boosted(estimator: Model) -> bool:
@@ -58,14 +57,12 @@ class CodedClassifier(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
 class BoostModel(ScikitModel):
     """A model of XGBoost or LightGBM.
 
-    Every fit uses one thread. With ``continued``, a round adds trees to those of the rounds before;
-    otherwise it starts afresh. XGBoost's classifiers become a ``CodedClassifier``.
+    Every fit uses one thread and starts afresh. XGBoost's classifiers become a ``CodedClassifier``.
     """
 
     def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
         step = last_step(estimator)
-        self._grown = LIBRARIES[package_of(step)]
         if task.is_classification:
             self.fits = LOG
         else:
@@ -76,6 +73,10 @@ class BoostModel(ScikitModel):
                 f"{self.name} predicts one number per row and the target has {task.n_outputs}; wrap "
                 "it in sklearn.multioutput.MultiOutputRegressor"
             )
+
+    def forgets(self, continued: bool) -> bool:
+        """Every fit starts afresh: more trees on top of those for other targets help no round."""
+        return True
 
     def _fit_estimator(
         self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
@@ -92,11 +93,6 @@ class BoostModel(ScikitModel):
         arguments: dict[str, Any] = {}
         if self._weight_argument is not None:
             arguments[self._weight_argument] = weight
-        before = getattr(self._fitted, "estimator_", self._fitted)
-        # Trees for other classes cannot be added to the fitted ones.
-        grows = continued and estimator is inner and before is not None and is_boosted(before)
-        if grows and (not classify or np.array_equal(self._fitted.classes_, np.unique(y))):
-            arguments[self._grown] = before
         if classify and type(inner).__name__.startswith("XGB"):
             estimator = CodedClassifier(estimator)
         with config_context(**UNROUTED):
