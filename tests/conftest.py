@@ -81,7 +81,6 @@ PACKAGES = {
     "keras-mlp": ("keras",),
     "xgboost": ("xgboost",),
     "lightgbm": ("lightgbm",),
-    "hoeffding": ("river",),
 }
 """What the models of some names need."""
 

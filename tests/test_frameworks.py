@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import skip_without_packages
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-HEAVY = {"torch", "keras", "xgboost", "lightgbm", "river", "catboost", "safetensors"}
+HEAVY = {"torch", "keras", "xgboost", "lightgbm", "safetensors"}
 
 
 def example(name):
@@ -80,7 +80,6 @@ def test_the_library_imports_no_framework():
         ("keras-mlp", "keras", "keras"),
         ("xgboost", "xgboost", "boost"),
         ("lightgbm", "lightgbm", "boost"),
-        ("hoeffding", "river", "incremental"),
     ],
 )
 def test_a_missing_extra_is_named_before_any_work(name, package, extra):

@@ -100,7 +100,6 @@ def test_import_is_light() -> None:
         "keras",
         "xgboost",
         "lightgbm",
-        "numba",
         "flwr",
         "matplotlib",
         "plotly",

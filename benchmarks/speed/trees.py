@@ -1,4 +1,4 @@
-"""Rounds of trees and forests: ``FedRelaxRegressor.fit`` against a loop over scikit-learn's."""
+"""Rounds of models that are fitted node by node: against their bare fits, and by the number of nodes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ import numpy as np
 
 from benchmarks.speed.problems import exponent
 from fedrelax.estimators import FedRelaxRegressor
-from fedrelax.extras import need
 from fedrelax.graph import Graph
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray
 
 OWN_ROWS, PUBLIC_ROWS, FEATURES, ALPHA, NEIGHBOURS = 20, 200, 10, 0.1, 10
-FOREST_TREES, FOREST_NODES = 100, 8
-THREADS = (1, 2)
+NODES = 8
 
 Progress = Callable[[str], None]
 
@@ -96,71 +94,6 @@ def cores(count: int) -> Iterator[None]:
         os.sched_setaffinity(0, all_cores)
 
 
-def against_loop(
-    estimator: Any,
-    nodes: int,
-    *,
-    rounds: int = 10,
-    looped: int = 60,
-    repeats: int = 5,
-    progress: Progress = lambda step: None,
-) -> dict[str, Any]:
-    """Return the time of a node's part of a round both ways, and the median ratio of pairs of runs.
-
-    The time of a round is what ``rounds`` further ones add to ``FedRelaxRegressor.fit``. The loop fits
-    ``looped`` nodes by ``clone(tree).fit(X, y, sample_weight=w).predict(X)`` to the same rows, targets
-    and weights.
-    """
-    from sklearn.base import clone
-
-    need("numba", "fast")
-    name = type(estimator).__name__
-    setting, looped = Setting.of(nodes), min(nodes, looped)
-    progress(f"{name}: compiling")
-    first = _seconds(lambda: setting.fit(estimator, 1))
-    given = list(setting.fits(setting.fit(estimator, 1), looped))
-
-    def loop() -> None:
-        for X, y, weight in given:
-            clone(estimator).fit(X, y, sample_weight=weight).predict(X)
-
-    lines = []
-    for repeat in range(repeats):
-        progress(f"{name}: pair of runs {repeat + 1} of {repeats}")
-        line = [_seconds(loop) / looped]
-        for threads in THREADS:
-            with cores(threads):
-                short = _seconds(lambda: setting.fit(estimator, 1))
-                long = _seconds(lambda: setting.fit(estimator, 1 + rounds))
-            line.append((long - short) / rounds / nodes)
-        lines.append(line)
-    once, *at_once = np.median(lines, axis=0)
-    ratios = np.median([[line[0] / part for part in line[1:]] for line in lines], axis=0)
-    return {
-        "nodes": nodes,
-        "first_fit_seconds": first,
-        "loop_per_node_ms": once * 1e3,
-        **{f"per_node_ms_cores_{t}": g * 1e3 for t, g in zip(THREADS, at_once, strict=True)},
-        **{f"times_faster_cores_{t}": float(r) for t, r in zip(THREADS, ratios, strict=True)},
-    }
-
-
-def measure(nodes: int, progress: Progress = lambda step: None) -> dict[str, Any]:
-    """Return the comparison for full trees, trees of depth 5, and forests of 100 trees."""
-    from sklearn.ensemble import RandomForestRegressor
-    from sklearn.tree import DecisionTreeRegressor
-
-    few: dict[str, Any] = {"rounds": 2, "repeats": 3, "progress": progress}
-    few["looped"] = few_nodes = min(nodes, FOREST_NODES)
-    return {
-        "trees": against_loop(DecisionTreeRegressor(), nodes, progress=progress),
-        "trees_of_depth_5": against_loop(
-            DecisionTreeRegressor(max_depth=5), nodes, progress=progress
-        ),
-        "random_forests": against_loop(RandomForestRegressor(FOREST_TREES), few_nodes, **few),
-    }
-
-
 def scaling(sizes: Sequence[int], progress: Progress = lambda step: None) -> dict[str, Any]:
     """Return the seconds and memory of ``fit`` for networks of growing size, on one core."""
     from sklearn.tree import DecisionTreeRegressor
@@ -191,14 +124,17 @@ def scaling(sizes: Sequence[int], progress: Progress = lambda step: None) -> dic
 
 
 def overhead(progress: Progress = lambda step: None, repeats: int = 5) -> dict[str, Any]:
-    """Return a round's time as a multiple of bare ``fit`` and ``predict``, for other models."""
+    """Return a round's time as a multiple of bare ``fit`` and ``predict``, for several models."""
     from importlib.util import find_spec
 
     from sklearn.base import clone
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
     from sklearn.linear_model import Lasso
+    from sklearn.tree import DecisionTreeRegressor
 
     models: dict[str, Any] = {
+        "DecisionTree": DecisionTreeRegressor(),
+        "RandomForest": RandomForestRegressor(30),
         "Lasso": Lasso(0.1),
         "HistGradientBoosting": HistGradientBoostingRegressor(max_iter=20),
     }
@@ -210,13 +146,13 @@ def overhead(progress: Progress = lambda step: None, repeats: int = 5) -> dict[s
         from lightgbm import LGBMRegressor
 
         models["LightGBM"] = LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
-    setting, found = Setting.of(FOREST_NODES), {}
+    setting, found = Setting.of(NODES), {}
     for name, model in models.items():
         progress(name)
         alone = setting.fit(model, 1)
-        given = list(setting.fits(alone, FOREST_NODES))
+        given = list(setting.fits(alone, NODES))
 
-        rounds = 10 if name == "Lasso" else 2
+        rounds = 10 if name in ("DecisionTree", "Lasso") else 2
         ready = [clone(model) for _ in given]
         bare, short, long = (
             partial(_fit_and_predict, ready, given),

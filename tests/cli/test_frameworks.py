@@ -10,9 +10,7 @@ import pytest
 
 from tests.conftest import skip_without_packages
 
-from .runs import FIT
-
-MODELS = {"Oslo": "xgboost", "Hamar": "lightgbm", "Dombås": "hoeffding", "Bodø": "keras-mlp"}
+MODELS = {"Oslo": "xgboost", "Hamar": "lightgbm", "Dombås": "tree", "Bodø": "keras-mlp"}
 ASK = [word for town, name in MODELS.items() for word in ("--model-for", f"{town}={name}")]
 
 
@@ -27,14 +25,8 @@ def test_one_network_of_many_frameworks(run, table, target):
     assert all(name in text for name in MODELS.values())
     lines = json.loads(Path("out/models.json").read_text())
     assert {line["node"]: line["format"] for line in lines} == {
-        "Oslo": "xgboost", "Hamar": "lightgbm", "Dombås": "hoeffding", "Bodø": "keras"
+        "Oslo": "xgboost", "Hamar": "lightgbm", "Dombås": "skops", "Bodø": "keras"
     }  # fmt: skip
     run("predict", "out", "towns.csv", "--out", "p.csv")
     assert run.code == 0
     assert pd.read_csv("p.csv")["prediction"].notna().all()
-
-
-def test_a_river_model_that_cannot_be_saved_is_refused_before_training(run, table):
-    skip_without_packages("hoeffding")
-    text = run.refused(*FIT, "--model", "river.tree:HoeffdingTreeRegressor", "--out", "out")
-    assert "its model HoeffdingTreeRegressor cannot be saved without pickle" in text

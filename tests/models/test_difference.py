@@ -321,21 +321,6 @@ def test_softmax_regressions_stay_one_and_solve_their_problem_with_an_offset(cla
     assert slope + difference.estimator.coef_.T == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
-@pytest.mark.parametrize("classes", [2, 3])
-def test_boosted_trees_are_added_to_the_log_odds_of_the_consensus(name, classes):
-    pytest.importorskip(name)
-    network, _, _ = groups(complete(4), model_by_name(name, "classification"), 40, classes=classes)
-    result = FedRelax(1e-6, update="difference", rounds=2, tol=0).solve(network)
-    for node in network:
-        own = result.local_models[node.label]
-        assert own.how == "log-odds"
-        own.share = 1.0
-        truth = network.task.encode(node.y)
-        left = truth - own.parts[0].predict(node.X)
-        assert ((truth - own.predict(node.X)) ** 2).sum() < (left**2).sum()
-
-
 def test_logistic_regression_and_softmax_regression_agree():
     losses = []
     for model in (LogisticRegression(C=1.0, tol=1e-10), SoftmaxModel(ridge=0.5)):

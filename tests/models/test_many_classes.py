@@ -1,18 +1,11 @@
-"""Many classes cost no copies of rows, and the models are those that copies would give."""
+"""Newton's method for softmax regression with many classes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
-from fedrelax import FedRelax, FedRelaxClassifier
 from fedrelax.linear import softmax as newton
-from fedrelax.losses import Log
-from fedrelax.models import scikit
-from fedrelax.models.base import Rows, Task
-from fedrelax.models.scikit import ScikitModel
 
 
 def soft_rows(classes: int, rows: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -23,49 +16,6 @@ def soft_rows(classes: int, rows: int = 120, seed: int = 0) -> tuple[np.ndarray,
     target = scores / scores.sum(axis=1, keepdims=True)
     target[rows // 2 :] = np.eye(classes)[target[rows // 2 :].argmax(axis=1)]
     return X, target
-
-
-@pytest.mark.parametrize("settings", [{}, {"C": 50.0}, {"C": 0.02}, {"fit_intercept": False}])
-def test_logistic_regression_without_copies_is_that_with_copies(settings, monkeypatch):
-    X, target = soft_rows(30)
-    weight = np.random.default_rng(1).uniform(0.01, 1, len(X))
-    task = Task("classification", 30, np.arange(100, 130))
-    model = ScikitModel(LogisticRegression(max_iter=10000, tol=1e-9, **settings), task)
-    terms = [Rows(X, target, weight, Log())]
-    copied = model.fit(terms, seed=0)
-    monkeypatch.setattr(scikit, "MANY_NUMBERS", 0)
-    soft = model.fit(terms, seed=0)
-    assert np.array_equal(soft.estimator.classes_, copied.estimator.classes_)
-    assert soft.estimator.coef_ == pytest.approx(copied.estimator.coef_, abs=1e-5)
-    assert soft.predict(X) == pytest.approx(copied.predict(X), abs=1e-6)
-    assert np.array_equal(soft.estimator.predict(X), copied.estimator.predict(X))
-
-
-def test_what_is_not_known_exactly_is_copied():
-    share = np.full((300, 100), 0.01)
-    assert scikit.is_served(LogisticRegression(), share)
-    assert not scikit.is_served(LogisticRegression(), share[:10, :10])
-    for other in (
-        LogisticRegression(solver="saga"),
-        LogisticRegression(class_weight="balanced"),
-        LogisticRegression(warm_start=True),
-        StandardScaler(),
-    ):
-        assert not scikit.is_served(other, share)
-    assert not scikit.is_served(LogisticRegression(), np.eye(1500))
-
-
-def test_a_whole_run_is_the_same_without_copies(monkeypatch):
-    rng = np.random.default_rng(3)
-    X, nodes = rng.normal(size=(240, 3)), np.arange(240) % 3
-    y = (X @ rng.normal(size=(3, 25)) + rng.gumbel(size=(240, 25))).argmax(axis=1)
-    logistic = LogisticRegression(max_iter=10000, tol=1e-9)
-    model = FedRelaxClassifier(
-        logistic, rounds=2, solver=FedRelax(tol=0.0), public_rows=40, alpha=0.1
-    )
-    copied = model.fit(X, y, nodes).predict_proba(X, nodes)
-    monkeypatch.setattr(scikit, "MANY_NUMBERS", 0)
-    assert model.fit(X, y, nodes).predict_proba(X, nodes) == pytest.approx(copied, abs=1e-6)
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1e-1])

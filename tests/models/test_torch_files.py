@@ -43,9 +43,6 @@ WITHOUT_TRUST = {
         nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.1), nn.Linear(4, 1))
     ),
     "an optimiser's class": TorchModel(MLP((3,)), torch.optim.NAdam),
-    "a schedule's class": TorchModel(
-        MLP(), schedule=functools.partial(torch.optim.lr_scheduler.StepLR, step_size=3)
-    ),
     "double precision": TorchModel(MLP((3, 2)), dtype="float64", clip=2.0, scale=True),
 }
 
@@ -56,7 +53,7 @@ def test_nets_of_known_parts_come_back_without_trust(model):
     after = from_bytes(to_bytes(before), trust=())
     assert np.array_equal(after.predict(X), before.predict(X))
     for name, value in before.get_params(deep=False).items():
-        if name not in ("module", "schedule"):
+        if name != "module":
             assert getattr(after, name) == value
     again = trained(after)  # The settings are whole: it can be trained anew.
     assert np.isfinite(again.predict(X)).all()
@@ -90,13 +87,6 @@ def test_code_of_others_needs_trust_by_name(name, module):
     assert caught.match("not trusted")
     assert caught.match(rf"trust=\['{name}'\]$")
     assert np.array_equal(from_bytes(data, trust=[name]).predict(X), before.predict(X))
-
-
-def test_a_schedule_of_others_needs_trust_too():
-    data = to_bytes(trained(TorchModel(MLP(), schedule=torch_modules.stepwise)))
-    with pytest.raises(FedRelaxError, match=rf"trust=\['{MODULE}:stepwise'\]"):
-        from_bytes(data, trust=())
-    assert from_bytes(data, trust=[f"{MODULE}:stepwise"]).schedule is torch_modules.stepwise
 
 
 def test_a_name_that_is_not_trusted_is_not_even_imported(tmp_path, monkeypatch):
@@ -141,7 +131,7 @@ def test_a_damaged_file_is_one_sentence(cut):
     [
         ('"hidden": [32]', '"hidden": [320000000]'),
         ('"hidden": [32]', '"hidden": "many"'),
-        ('"version": 2', '"version": 99'),
+        ('"version": 3', '"version": 99'),
         ('"kind": "mlp"', '"kind": "layers"'),
         ('"optimizer": "adamw"', '"optimizer": "adamwest"'),
     ],

@@ -14,9 +14,3 @@ class Net(nn.Module):
 
 def make(input_shape, n_outputs):
     return nn.Sequential(nn.Linear(input_shape[0], 4), nn.BatchNorm1d(4), nn.Linear(4, n_outputs))
-
-
-def stepwise(optimizer):
-    from torch.optim.lr_scheduler import StepLR
-
-    return StepLR(optimizer, 5)

@@ -27,7 +27,6 @@ FORMS = {
     "keras-mlp": "keras",
     "xgboost": "xgboost",
     "lightgbm": "lightgbm",
-    "hoeffding": "hoeffding",
 }
 
 
@@ -194,13 +193,6 @@ def test_a_pipeline_around_xgboost_is_a_skops_file_that_needs_trust(tmp_path):
 
 
 # What cannot be saved
-
-
-def test_what_cannot_be_saved_is_said_before_training():
-    river = pytest.importorskip("river.tree", reason="needs the extra incremental (river)")
-    with pytest.raises(FedRelaxError, match="node 'a': its model HoeffdingTreeRegressor cannot be"):
-        check_savable("a", river.HoeffdingTreeRegressor(leaf_prediction="adaptive"))
-    check_savable("a", model_by_name("hoeffding", "regression"))
 
 
 def test_a_setting_that_is_a_function_is_said_before_training():

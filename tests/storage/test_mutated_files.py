@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import warnings
 import zipfile
 
@@ -28,7 +27,6 @@ MODELS = {
     "neighbours": KNeighborsRegressor(leaf_size=4, algorithm="kd_tree"),
     "support vectors": SVR(),
     "torch-mlp": None,
-    "hoeffding": None,
 }
 
 
@@ -80,20 +78,3 @@ def test_a_changed_file_is_refused_or_predicts(name):
             except Exception:  # loading a whole result asks a row, and says it in a sentence
                 refused += 1
     assert refused + fine == NUMBER and refused > 0
-
-
-def test_a_tree_of_river_that_does_not_fit_is_refused():
-    skip_without_packages("hoeffding")
-    from fedrelax.models.incremental import from_bytes
-
-    whole = {"feature": [0, -1, -1], "threshold": [0.5, 0.0, 0.0], "left": [1, -1, -1],
-             "right": [2, -1, -1], "value": [[0.0], [1.0], [2.0]], "classes": None}  # fmt: skip
-    assert from_bytes(json.dumps(whole).encode(), ()).predict([[0.0], [1.0]]).tolist() == [1.0, 2.0]
-    wrong = [{"left": [0, -1, -1]}, {"right": [9, -1, -1]}, {"value": [[0.0], [1.0]]}, {"left": 3},
-             {"threshold": [float("nan"), 0, 0]}, {"feature": [0.5, -1, -1]}, {"classes": 7}]  # fmt: skip
-    for change in wrong:
-        with pytest.raises(FedRelaxError, match="its tree is damaged"):
-            from_bytes(json.dumps(whole | change).encode(), ())
-    far = from_bytes(json.dumps(whole | {"feature": [7, -1, -1]}).encode(), ())
-    with pytest.raises(FedRelaxError, match="at least 8 features, and these have 1"):
-        far.predict([[0.0]])

@@ -116,7 +116,7 @@ class LearningConfig:
         MODELS,
         "auto (found from the rows, with all settings: linear, curves, or trees where they do "
         "better), ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an "
-        "extra: torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm, hoeffding; or "
+        "extra: torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm; or "
         "package.module:name of a class, or of a function that returns a model. Default: "
         "auto.",
         default="auto",

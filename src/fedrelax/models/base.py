@@ -127,8 +127,6 @@ class LocalModel(ABC):
     """Whether several of these train faster in threads than in processes."""
     learns_difference: bool = False
     """Whether a sum with what neighbours say suits the model, as it does one of any scikit-learn kind."""
-    takes_offsets: bool = False
-    """Whether ``fit`` adds a classifier's log-odds to the ``offset`` of its rows."""
     recalls: bool = False
     """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
 
@@ -247,17 +245,12 @@ class BatchedModel(LocalModel):
         *,
         seeds: Sequence[int],
         continued: bool,
-        memory: dict[str, Any],
     ) -> list[Self]:
-        """Return what ``fit`` would return for each.
-
-        ``memory`` is empty at first and the same dict in every round: a place for what need not be
-        prepared again.
-        """
+        """Return what ``fit`` would return for each."""
 
     @classmethod
     @abstractmethod
     def predict_many(
-        cls, models: Sequence[Self], inputs: Sequence[Sequence[AnyArray]], memory: dict[str, Any]
+        cls, models: Sequence[Self], inputs: Sequence[Sequence[AnyArray]]
     ) -> list[list[FloatArray]]:
         """Return each model's answers on each of its sets of rows."""

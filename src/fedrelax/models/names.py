@@ -91,7 +91,6 @@ NAMES: dict[str, Makes] = {
     "keras-mlp": _framework("keras", "mlp"),
     "xgboost": _framework("boost", "xgboost"),
     "lightgbm": _framework("boost", "lightgbm"),
-    "hoeffding": _framework("incremental", "hoeffding"),
 }
 
 

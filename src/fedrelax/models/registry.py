@@ -11,11 +11,9 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
 from fedrelax.models.boost import BoostModel, is_boosted
 from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
-from fedrelax.models.incremental import IncrementalNode, is_incremental
 from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
 from fedrelax.models.scikit import GaussianProcessModel, ScikitModel
-from fedrelax.models.trees import TreeNode, is_tree
 from fedrelax.models.viewed import Seen, Viewed
 from fedrelax.typing import Model
 
@@ -69,9 +67,7 @@ OURS: tuple[tuple[Matches, Builds], ...] = (
     (lambda given: type(given).__name__ == "GaussianProcessRegressor", GaussianProcessModel),
     (is_keras, KerasNode),
     (is_boosted, BoostModel),
-    (is_incremental, IncrementalNode),
     (is_net, _net),
-    (is_tree, TreeNode),
 )
 
 

@@ -10,13 +10,10 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.losses import Log
 from fedrelax.models.base import LocalModel, Rows, Task, some, stack
 from fedrelax.models.criteria import criterion_of, last_step, resample, weight_argument
-from fedrelax.models.linear import SoftmaxModel
 from fedrelax.typing import AnyArray, FloatArray, Model
 
 # For estimators with these attributes, warm_start means "start the optimiser at the last solution";
@@ -33,8 +30,6 @@ MARGIN_LEARNERS = (
 UNROUTED = {"enable_metadata_routing": False}
 """Lets ``fit`` take weights as they are passed, even if an outer search has turned metadata routing on."""
 RELEASING_MODULES = ("sklearn.tree", "sklearn.ensemble")
-MANY_NUMBERS = 2_000_000
-"""Copies times classes (what scikit-learn computes in every step) above which doing without copies pays."""
 
 
 class ScikitModel(LocalModel):
@@ -42,7 +37,6 @@ class ScikitModel(LocalModel):
 
     Regression fits the stacked rows. Classification against soft labels fits K copies of a row,
     copy c labelled c with the row's weight times the probability of c: exactly the cross-entropy.
-    ``LogisticRegression`` with many classes is fitted without copies, with the same result.
     """
 
     learns_difference = True
@@ -95,10 +89,6 @@ class ScikitModel(LocalModel):
         else:
             target = rows.target if self.takes_soft_labels else hardened(rows.target)
             share = target * rows.weight[:, None]
-            if not continued and is_served(self._template, share):
-                estimator = fresh(self._template, seed)
-                fitted._fitted = fit_soft(estimator, rows.X, share, self.task.classes)
-                return fitted
             row, label = np.nonzero(share)
             X, y, weight = some(rows.X, row), self.task.classes[label], share[row, label]
         incremental = continued and learns_on(self._template)
@@ -235,40 +225,3 @@ def fresh(template: Model, seed: int) -> Model:
 def constant_classifier(X: AnyArray, y: AnyArray) -> Model:
     """Return a classifier that always predicts the only class that the node has."""
     return DummyClassifier(strategy="prior").fit(X, y)
-
-
-# ``LogisticRegression`` on soft labels of many classes, without a copy of each row for each class
-
-
-def is_served(template: Model, share: FloatArray) -> bool:
-    """Tell whether ``fit_soft`` pays for soft labels ``share`` (rows, classes) and supports the model."""
-    if type(template) is not LogisticRegression:
-        return False
-    copies = np.count_nonzero(share)
-    classes = np.count_nonzero(share.any(axis=0))
-    if classes < 3 or copies == len(share) or copies * classes <= MANY_NUMBERS:
-        return False
-    settings = template.get_params(deep=False)
-    return (
-        settings["solver"] == "lbfgs"
-        and settings["penalty"] in ("l2", "deprecated")
-        and not settings.get("l1_ratio")
-        and settings["class_weight"] is None
-        and not settings["warm_start"]
-        and 0 < settings["C"] < np.inf
-    )
-
-
-def fit_soft(estimator: Model, X: AnyArray, share: FloatArray, classes: AnyArray) -> Model:
-    """Fit to rows whose label is c with weight ``share[:, c]``, as K copies of each row would.
-
-    Minimises scikit-learn's ``sum_rc share_rc (-log p_c(x_r)) + |coef|^2 / 2C``, to more digits.
-    """
-    seen = share.any(axis=0)
-    X, share = np.asarray(X, dtype=float), share[:, seen]
-    model = SoftmaxModel(ridge=0.5 / estimator.C, fit_intercept=estimator.fit_intercept)
-    model.fit_terms([Rows(X, share, np.ones(len(X)), Log())])
-    estimator.classes_, estimator.n_features_in_ = classes[seen], X.shape[1]
-    estimator.coef_, estimator.intercept_ = model.coef_, model.intercept_
-    estimator.n_iter_ = np.ones(1, dtype=np.int32)
-    return estimator

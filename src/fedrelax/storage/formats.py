@@ -6,8 +6,6 @@ torch       .safetensors    PyTorch networks
 keras       .keras          Keras networks
 xgboost     .xgboost.zip    the library's own model file, with JSON
 lightgbm    .lightgbm.zip   the same
-catboost    .catboost.zip   the same
-hoeffding   .tree.json      river's Hoeffding trees, reduced to what they predict
 elsewhere   .elsewhere.json the site of a federation that holds the model
 sum         .sum.zip        a sum of two models, each in its own format
 ==========  ==============  ==========================================================================
@@ -38,7 +36,6 @@ from fedrelax.models.additive import SumClassifier, SumRegressor
 from fedrelax.models.boost.files import library_of
 from fedrelax.models.criteria import last_step
 from fedrelax.models.elsewhere import Elsewhere
-from fedrelax.models.incremental import SavedTree, is_incremental
 from fedrelax.models.keras import is_keras
 from fedrelax.storage.checking import Untrusted
 from fedrelax.typing import Label, Model
@@ -153,8 +150,7 @@ FORMATS: dict[str, Format] = {
     for form in (
         Format("torch", ".safetensors", "fedrelax.models.torch.files"),
         Format("keras", ".keras", "fedrelax.models.keras.files"),
-        *(Format(name, f".{name}.zip", BOOSTED) for name in ("xgboost", "lightgbm", "catboost")),
-        Format("hoeffding", ".tree.json", "fedrelax.models.incremental"),
+        *(Format(name, f".{name}.zip", BOOSTED) for name in ("xgboost", "lightgbm")),
         Format("elsewhere", ".elsewhere.json", "fedrelax.models.elsewhere"),
         SUM,
         SKOPS,
@@ -167,7 +163,6 @@ def format_of(model: Model) -> Format:
     kinds: dict[str, Any] = {
         "torch": type(model).__module__.startswith("fedrelax.models.torch"),
         "keras": is_keras(model),
-        "hoeffding": isinstance(model, SavedTree) or is_incremental(model),
         "elsewhere": isinstance(model, Elsewhere),
         "sum": isinstance(model, SumRegressor | SumClassifier),
     }

@@ -71,7 +71,7 @@ UNTOUCHED = ("config.toml", "history.csv", "alphas.csv")
 RUNNING = ("wiring", "exchange", "engine", "n_jobs", "random_state")
 """Settings of the run that trained the network, which nodes that join, learn or leave do not need."""
 
-FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm", "catboost", "river")
+FRAMEWORKS = ("torch", "keras", "xgboost", "lightgbm")
 """Packages whose versions are noted if they are in use."""
 
 Fitted = FedRelaxRegressor | FedRelaxClassifier

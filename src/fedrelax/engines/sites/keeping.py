@@ -30,7 +30,7 @@ def unsupported_states(sites: Sequence[Site]) -> str | None:
             return (
                 f"node {site.label!r}: {model.name} continues from its last fit in every round, and its "
                 "memory cannot be stored; let it start from scratch in every round (continued=False, "
-                "warm_start=False or learn_on=False), or run without a checkpoint"
+                "warm_start=False), or run without a checkpoint"
             )
     return None
 

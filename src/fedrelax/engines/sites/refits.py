@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,14 +30,13 @@ class Refit(NamedTuple):
 
 
 class Refits:
-    """Runs the refits of a round, and caches what batches need not prepare again.
+    """Runs the refits of a round.
 
     Batches stay in this process: the last digits depend on their members.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._memory: dict[Hashable, dict[str, Any]] = {}
 
     def __call__(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
         """Return the fitted models and their answers, in the order of the tasks."""
@@ -48,18 +47,17 @@ class Refits:
                 if key is not None:
                     groups.setdefault(key, []).append(place)
         done: dict[int, tuple[LocalModel, Answers]] = {}
-        for key, places in groups.items():
+        for places in groups.values():
             if len(places) > 1:
-                found = self._together(key, [tasks[place] for place in places])
+                found = self._together([tasks[place] for place in places])
                 done.update(zip(places, found, strict=False))
         rest = [place for place in range(len(tasks)) if place not in done]
         found = self._run(refit, [tasks[place] for place in rest])
         done.update(zip(rest, found, strict=True))
         return [done[place] for place in range(len(tasks))]
 
-    def _together(self, key: Hashable, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
+    def _together(self, tasks: Sequence[Refit]) -> list[tuple[LocalModel, Answers]]:
         """Return the fits of one batch, or nothing if it fails: one by one, the error names the node."""
-        memory = self._memory.setdefault(key, {})
         models: list[Model] = [task.model for task in tasks]
         kind = type(models[0])
         try:
@@ -68,11 +66,8 @@ class Refits:
                 [task.terms for task in tasks],
                 seeds=[task.seed for task in tasks],
                 continued=tasks[0].continued,
-                memory=memory,
             )
-            answers = kind.predict_many(
-                fitted, [list(task.inputs.values()) for task in tasks], memory
-            )
+            answers = kind.predict_many(fitted, [list(task.inputs.values()) for task in tasks])
         except FedRelaxError:
             return []
         except Exception as error:

@@ -1,4 +1,4 @@
-"""XGBoost, LightGBM and CatBoost as local models (extra ``boost``; install CatBoost yourself)."""
+"""XGBoost and LightGBM as local models (extra ``boost``)."""
 
 from fedrelax.models.boost.model import BoostModel, CodedClassifier, is_boosted, lightgbm, xgboost
 

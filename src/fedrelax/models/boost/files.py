@@ -6,10 +6,8 @@ A library may crash on a manipulated file; ``storage.child`` tries files from ot
 from __future__ import annotations
 
 import json
-import tempfile
 import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,6 @@ from fedrelax.typing import AnyArray, Model
 KNOWN = {
     "xgboost": ("XGBRegressor", "XGBClassifier", "XGBRFRegressor", "XGBRFClassifier"),
     "lightgbm": ("LGBMRegressor", "LGBMClassifier"),
-    "catboost": ("CatBoostRegressor", "CatBoostClassifier"),
 }
 ABOUT, MODEL = "about.json", "model"
 
@@ -121,20 +118,13 @@ def _write(package: str, estimator: Model) -> bytes:
     """Return a model as the bytes of its library's own format."""
     if package == "xgboost":
         return bytes(estimator.get_booster().save_raw("ubj"))
-    if package == "lightgbm":
-        return str(estimator.booster_.model_to_string(num_iteration=-1)).encode()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.cbm"
-        estimator.save_model(str(file), format="cbm")
-        return file.read_bytes()
+    return str(estimator.booster_.model_to_string(num_iteration=-1)).encode()
 
 
 def _read(package: str, estimator: Model, content: bytes, classes: AnyArray | None) -> Model:
     """Return the estimator with the trees of a file."""
     if package == "xgboost":
         estimator.load_model(bytearray(content))
-    elif package == "catboost":
-        estimator.load_model(blob=content)
     else:  # LightGBM's scikit-learn classes have no method for that.
         from sklearn.preprocessing import LabelEncoder
 
@@ -174,7 +164,7 @@ def try_file(data: bytes, features: int, rows: int) -> None:
 
 
 def _check_trees(estimator: Model, features: int) -> None:
-    """Check the trees of XGBoost or LightGBM as the library has understood them."""
+    """Check trees as the library has understood them."""
     asked: list[int] = []
     if package_of(estimator) == "xgboost":
         booster = estimator.get_booster()
@@ -188,7 +178,7 @@ def _check_trees(estimator: Model, features: int) -> None:
                 if (children <= parents).any() or (children >= len(left)).any():
                     raise FedRelaxError("its saved model has a damaged tree")
             asked += np.asarray(tree["split_indices"], dtype=np.int64)[parents].tolist()
-    elif package_of(estimator) == "lightgbm":
+    else:
         takes = estimator.booster_.num_feature()
         waiting = [tree["tree_structure"] for tree in estimator.booster_.dump_model()["tree_info"]]
         while waiting:
@@ -196,8 +186,6 @@ def _check_trees(estimator: Model, features: int) -> None:
             if "split_feature" in node:
                 asked.append(node["split_feature"])
                 waiting += [node["left_child"], node["right_child"]]
-    else:
-        return
     if takes != features:
         raise FedRelaxError(
             f"its saved model takes {takes} features, and the result has {features}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -15,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.models.base import MostLikelyClass, Rows, Task, some, stack
+from fedrelax.models.base import MostLikelyClass, Task, some
 from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED, last_step, package_of
 from fedrelax.models.scikit import UNROUTED, ScikitModel, fresh
 from fedrelax.typing import AnyArray, FloatArray, Model
@@ -23,20 +21,10 @@ from fedrelax.typing import AnyArray, FloatArray, Model
 CRITERIA = {
     "reg:squarederror": SQUARED,
     "regression": SQUARED,
-    "RMSE": SQUARED,
     "reg:absoluteerror": ABSOLUTE,
     "regression_l1": ABSOLUTE,
-    "MAE": ABSOLUTE,
 }
-LIBRARIES = {
-    "xgboost": ("n_jobs", "xgb_model", "base_margin"),
-    "lightgbm": ("n_jobs", "init_model", "init_score"),
-    "catboost": ("thread_count", "init_model", None),
-}
-"""The setting for the number of threads; arguments of ``fit``: a model that gets more trees; offsets."""
-
-UNSEEN = 1e-3
-"""Weight of the one row that stands for a class of which a node has no row."""
+LIBRARIES = ("xgboost", "lightgbm")
 
 
 def is_boosted(estimator: Model) -> bool:
@@ -67,22 +55,18 @@ class CodedClassifier(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
 
 
 class BoostModel(ScikitModel):
-    """A model of XGBoost, LightGBM or CatBoost.
+    """A model of XGBoost or LightGBM.
 
-    Every fit uses one thread. With ``continued``, a round adds trees to those of the rounds before;
-    otherwise it starts afresh. XGBoost's classifiers become a ``CodedClassifier``.
+    Every fit uses one thread and starts afresh. XGBoost's classifiers become a ``CodedClassifier``.
     """
 
     def __init__(self, estimator: Model, task: Task) -> None:
         super().__init__(estimator, task)
         step = last_step(estimator)
-        self._threads, self._grown, self._offset = LIBRARIES[package_of(step)]
-        self.takes_offsets = step is estimator and self._offset is not None
         if task.is_classification:
             self.fits = LOG
         else:
-            settings = step.get_params()
-            asked = settings.get("objective", settings.get("loss_function")) or "regression"
+            asked = step.get_params()["objective"] or "regression"
             self.fits = CRITERIA.get(asked) if isinstance(asked, str) else None
         if task.n_outputs > 1 and not task.is_classification and "LGBM" in self.name:
             raise FedRelaxError(
@@ -90,54 +74,25 @@ class BoostModel(ScikitModel):
                 "it in sklearn.multioutput.MultiOutputRegressor"
             )
 
-    def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> ScikitModel:
-        """Return a model whose estimator is fitted to the stacked rows; see ``ScikitModel.fit``.
-
-        Where rows have an offset, trees are added to its log-odds.
-        """
-        rows, classes = stack(terms), self.task.classes
-        if rows.offset is None or classes is None or self._offset is None:
-            return super().fit(terms, seed=seed, continued=continued)
-        share = rows.target * rows.weight[:, None]
-        for unseen in np.flatnonzero(share.sum(axis=0) == 0):
-            share[rows.offset[:, unseen].argmax(), unseen] = UNSEEN
-        row, label = np.nonzero(share)
-        start = rows.offset[row] - rows.offset[row].mean(axis=1, keepdims=True)
-        if len(classes) == 2:
-            start = start[:, 1] - start[:, 0]
-        fitted, offset = copy.copy(self), {self._offset: start}
-        fitted._fitted = self._fit_estimator(
-            some(rows.X, row), classes[label], share[row, label], seed, False, **offset
-        )
-        return fitted
+    def forgets(self, continued: bool) -> bool:
+        """Every fit starts afresh: more trees on top of those for other targets help no round."""
+        return True
 
     def _fit_estimator(
-        self,
-        X: AnyArray,
-        y: AnyArray,
-        weight: FloatArray,
-        seed: int,
-        continued: bool,
-        **arguments: Any,
+        self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
     ) -> Model:
         classify = self.task.is_classification
         alike = isinstance(X, np.ndarray) and bool((X[0] == X).all())
-        if classify and alike and not arguments:
+        if classify and alike:
             return DummyClassifier(strategy="prior").fit(X, y, weight)
         if len(X) == 1:  # LightGBM refuses a single row; two copies of half its weight are the same
             X, y, weight = some(X, np.array([0, 0])), y[[0, 0]], weight[[0, 0]] / 2
         estimator = fresh(self._template, seed)
         inner = last_step(estimator)
-        inner.set_params(**{self._threads: 1})
-        if "base_margin" in arguments:
-            inner.set_params(base_score=0.5)
+        inner.set_params(n_jobs=1)
+        arguments: dict[str, Any] = {}
         if self._weight_argument is not None:
             arguments[self._weight_argument] = weight
-        before = getattr(self._fitted, "estimator_", self._fitted)
-        # Trees for other classes cannot be added to the fitted ones.
-        grows = continued and estimator is inner and before is not None and is_boosted(before)
-        if grows and (not classify or np.array_equal(self._fitted.classes_, np.unique(y))):
-            arguments[self._grown] = before
         if classify and type(inner).__name__.startswith("XGB"):
             estimator = CodedClassifier(estimator)
         with config_context(**UNROUTED):

@@ -22,7 +22,7 @@ from fedrelax.models.torch.model import MLP, TorchModel, built, name_of
 from fedrelax.models.torch.training import Net, Scaling, Tensors, tensors_of
 
 HEADER = "fedrelax"
-VERSION = 2
+VERSION = 3
 MODULE, SCALING = "module.", "scaling."
 
 Plain = dict[str, Any]
@@ -48,9 +48,8 @@ def to_bytes(estimator: TorchModel) -> bytes:
     """Return a trained net as the bytes of a safetensors file; raise an error if it cannot be saved."""
     trained, task, settings = estimator.trained(), estimator.task_, estimator.get_params(deep=False)
     recipe = _recipe(settings.pop("module"))
-    for name in ("optimizer", "schedule"):
-        if callable(settings[name]):
-            settings[name] = _import_name(settings[name])
+    if callable(settings["optimizer"]):
+        settings["optimizer"] = _import_name(settings["optimizer"])
     if estimator.options is not None:
         settings["options"] = dict(estimator.options)
     about = {
@@ -89,10 +88,9 @@ def from_bytes(data: bytes, trust: Sequence[str] = ()) -> TorchModel:
 def types_in(data: bytes) -> list[str]:
     """Return the names of the functions and classes that make the net and are not ours or PyTorch's."""
     about = _read(data)[1]
-    settings = about["settings"]
-    parts = (about["module"], settings["optimizer"], settings["schedule"])
+    parts = (about["module"], about["settings"]["optimizer"])
     names = [p["name"] for p in parts if isinstance(p, dict) and p.get("kind") == "import"]
-    return [name for name in names if not _is_stepper(name)]
+    return [name for name in names if not _is_optimizer(name)]
 
 
 def _read(data: bytes) -> tuple[Tensors, Plain]:
@@ -122,9 +120,8 @@ def _loaded(tensors: Tensors, about: Plain, trust: Sequence[str]) -> TorchModel:
     factory = _factory(about["module"], trust)
     _check_shapes(about, factory, state)
     settings, task = dict(about["settings"]), task_in(about["task"])
-    for name in ("optimizer", "schedule"):
-        if isinstance(settings[name], dict):
-            settings[name] = _imported(settings[name], trust)
+    if isinstance(settings["optimizer"], dict):
+        settings["optimizer"] = _imported(settings["optimizer"], trust)
     model = TorchModel(factory, **settings)
     model.check()
     shape = tuple(about["input_shape"])
@@ -233,9 +230,9 @@ def _import_name(thing: Any) -> Plain:
 
 
 def _imported(recipe: Plain, trust: Sequence[str]) -> Callable[..., Any]:
-    """Import what a recipe names, if ``trust`` names it or it is a stepper of PyTorch."""
+    """Import what a recipe names, if ``trust`` names it or it is an optimiser of PyTorch."""
     name = str(recipe["name"])
-    if name not in trust and not _is_stepper(name):
+    if name not in trust and not _is_optimizer(name):
         raise FedRelaxError(
             f"the saved net needs code that is not trusted: {name}; if you know who wrote this "
             f"result and trust this package, say so with trust={[name]!r}"
@@ -249,11 +246,10 @@ def _imported(recipe: Plain, trust: Sequence[str]) -> Callable[..., Any]:
     return functools.partial(thing, **arguments) if arguments else thing
 
 
-def _is_stepper(name: str) -> bool:
-    """Tell whether a name is that of an optimiser or schedule of PyTorch itself."""
+def _is_optimizer(name: str) -> bool:
+    """Tell whether a name is that of an optimiser of PyTorch itself."""
     thing = _object_named(name) if name.startswith(("torch.optim.", "torch.optim:")) else None
-    kinds = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-    return isinstance(thing, type) and issubclass(thing, kinds)
+    return isinstance(thing, type) and issubclass(thing, torch.optim.Optimizer)
 
 
 def _object_named(name: str) -> Callable[..., Any] | None:

@@ -119,7 +119,7 @@ OPTIMIZERS: dict[str, Any] = {
     "sgd": torch.optim.SGD,
 }
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-COUNTS = {"steps": 1, "epochs": 1, "batch_size": 1, "patience": 1, "first": 0}
+COUNTS = {"steps": 1, "epochs": 1, "batch_size": 1, "first": 0}
 """The least value of each setting that counts something."""
 STEPS = 50
 """Steps of a fit if neither steps nor epochs are given."""
@@ -141,16 +141,12 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         seed. It is called with nothing or with (input_shape, n_outputs), the shape of one row.
     optimizer : "adam", "adamw", "adagrad", "rmsprop", "sgd", or a class or function that returns an
         optimiser when called with the parameters, ``lr`` and the ``options``.
-    schedule : a function that returns a schedule of ``torch.optim.lr_scheduler`` when called with the
-        optimiser. It advances after every pass over the rows.
     steps, epochs : the length of a fit, that is, of a round: so many steps, or passes over all rows.
         Default: 50 steps. ``first`` is the length, in the same unit, of a node's first fit, alone;
         0 leaves it untrained.
     batch_size : rows per step; None for all.
-    patience : end a fit after so many passes without a new minimum of the training loss.
     clip : the largest norm of a step's gradient.
     scale : standardise inputs, and numbers to predict, by the node's own rows (in its first fit).
-    temperature : of soft labels under the log loss; see ``training.per_row``.
     warm_start : every round continues from the weights and the optimiser's state of the last one, as
         nets usually do. With False each round starts afresh, unless the solver's ``continued``
         says otherwise. The first fit of a run always starts afresh.
@@ -173,15 +169,12 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
     optimizer: str | Callable[..., Any] = "adam"
     lr: float = 0.01
     options: Mapping[str, Any] | None = None
-    schedule: Callable[[Any], Any] | None = None
     steps: int | None = None
     epochs: int | None = None
     first: int | None = None
     batch_size: int | None = None
-    patience: int | None = None
     clip: float | None = None
     scale: bool = False
-    temperature: float = 1.0
     warm_start: bool = True
     device: str = "cpu"
     dtype: str = "float32"
@@ -196,7 +189,7 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         for name, least in COUNTS.items():
             if getattr(self, name) is not None:
                 check_count(f"TorchModel.{name}", getattr(self, name), least)
-        for name in ("lr", "clip", "temperature"):
+        for name in ("lr", "clip"):
             value = getattr(self, name)
             wrong = isinstance(value, bool) or not isinstance(value, Real)
             if (name, value) != ("clip", None) and (wrong or not 0 < float(value) < math.inf):
@@ -245,20 +238,11 @@ class TorchModel(BaseEstimator):  # type: ignore[misc]
         """Return a new module with its initial weights."""
         return built(self.module, input_shape, n_outputs).to(**self.form)
 
-    def make_optimizer(self, parameters: Any) -> tuple[Any, Any]:
-        """Return the optimiser of the parameters, and its schedule or None."""
+    def make_optimizer(self, parameters: Any) -> Any:
+        """Return the optimiser of the parameters."""
         kind = OPTIMIZERS.get(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
         assert kind is not None
-        optimizer = kind(parameters, lr=self.lr, **(self.options or {}))
-        if self.schedule is None:
-            return optimizer, None
-        schedule = self.schedule(optimizer)
-        if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise FedRelaxError(
-                "TorchModel(schedule=...): ReduceLROnPlateau needs a validation loss, which a net at a "
-                "node does not have; use a schedule that depends on the number of passes"
-            )
-        return optimizer, schedule
+        return kind(parameters, lr=self.lr, **(self.options or {}))
 
     # After training
 

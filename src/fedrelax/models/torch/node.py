@@ -29,12 +29,11 @@ from fedrelax.typing import AnyArray, FloatArray
 class TorchNode(BatchedModel):
     """A ``TorchModel`` at a node."""
 
-    gradients = True
+    gradients = recalls = True
 
     def __init__(self, model: TorchModel, task: Task, net: Net | None = None) -> None:
         model.check()
         self.task = task
-        self.recalls = model.schedule is None  # a schedule's state may be of any type
         self._model, self._net = model, net
         self._key: tuple[Hashable | None] | None = None
 
@@ -90,9 +89,10 @@ class TorchNode(BatchedModel):
     # All at once
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
-        """Return architecture and settings, or None if the net must be trained alone."""
+        """Return module, settings and shapes, or None if the net must be trained alone."""
         if self._key is None:
-            self._key = (_decision(self._model, terms[0].X, self.task)[0],)
+            described = (self._model, terms[0].X, self.task)
+            self._key = (None if unsupported_reason(*described) else _description(*described),)
         return self._key[0]
 
     @classmethod
@@ -103,7 +103,6 @@ class TorchNode(BatchedModel):
         *,
         seeds: Sequence[int],
         continued: bool,
-        memory: dict[str, Any],
     ) -> list[TorchNode]:
         """Return all nets after one more fit."""
         return _fitted(models, problems, seeds, continued)
@@ -113,7 +112,6 @@ class TorchNode(BatchedModel):
         cls,
         models: Sequence[TorchNode],
         inputs: Sequence[Sequence[AnyArray]],
-        memory: dict[str, Any],
     ) -> list[list[FloatArray]]:
         """Return all predictions, from one forward pass."""
         nets = [node._net for node in models if node._net is not None]
@@ -157,12 +155,7 @@ ELEMENTWISE = (
     torch.optim.SGD,
 )
 """Optimisers whose step is elementwise."""
-INSIDE = frozenset(nn.Module().__dict__)
-"""Attributes of every module, which do not tell two modules apart."""
-
-Decision = tuple[Hashable | None, str | None]
-"""What nets trained together must share, or None and the reason."""
-_decisions: WeakKeyDictionary[TorchModel, dict[Hashable, Decision]] = WeakKeyDictionary()
+_reasons: WeakKeyDictionary[TorchModel, dict[Hashable, str | None]] = WeakKeyDictionary()
 
 
 def unsupported_reason(model: TorchModel, X: AnyArray, task: Task) -> str | None:
@@ -173,21 +166,19 @@ def unsupported_reason(model: TorchModel, X: AnyArray, task: Task) -> str | None
     >>> unsupported_reason(TorchModel(net), np.zeros((4, 3)), Task("regression", 1))
     'the module keeps statistics of its rows (running_mean)'
     """
-    return _decision(model, X, task)[1]
+    known, key = _reasons.setdefault(model, {}), _description(model, X, task)
+    if key not in known:
+        with one_torch_thread():
+            known[key] = _reason(model, new_module(model, task, X, seed=0), X, task)
+    return known[key]
 
 
-def _decision(model: TorchModel, X: AnyArray, task: Task) -> Decision:
+def _description(model: TorchModel, X: AnyArray, task: Task) -> Hashable:
+    """Return what nets that are trained together share: the module or its factory, settings and shapes."""
     settings = model.get_params(deep=False)
     module = settings.pop("module")
-    common = (_comparable(settings), X.shape[1:], task.kind, task.n_outputs)
-    decided = _decisions.setdefault(model, {})
-    asked = (_comparable(module), common)
-    if asked not in decided:
-        with one_torch_thread():
-            net = new_module(model, task, X, seed=0)
-            reason = _reason(model, net, X, task)
-        decided[asked] = None if reason else (_structure(net), common), reason
-    return decided[asked]
+    shared = module if isinstance(module, Hashable) else id(module)
+    return shared, repr(settings), X.shape[1:], task.kind, task.n_outputs
 
 
 def _reason(model: TorchModel, net: nn.Module, X: AnyArray, task: Task) -> str | None:
@@ -195,9 +186,7 @@ def _reason(model: TorchModel, net: nn.Module, X: AnyArray, task: Task) -> str |
         return "batched=False"
     if model.batch_size is not None:
         return f"batch_size={model.batch_size} draws the rows of a step node by node"
-    if model.patience is not None:
-        return f"patience={model.patience} lets every node stop at a different step"
-    optimizer, _ = model.make_optimizer(net.parameters())
+    optimizer = model.make_optimizer(net.parameters())
     if type(optimizer) not in ELEMENTWISE or len(optimizer.param_groups) != 1:
         return f"the step of {type(optimizer).__name__} is not elementwise"
     for name, _ in net.named_buffers():
@@ -215,35 +204,6 @@ def _reason(model: TorchModel, net: nn.Module, X: AnyArray, task: Task) -> str |
     if not torch.allclose(together[1], alone, rtol=1e-3, atol=1e-5):
         return "the module gives different outputs when PyTorch runs it for many nodes at once"
     return None
-
-
-def _structure(module: nn.Module) -> Hashable:
-    """Return a key that is equal for modules that compute the same function of their parameters."""
-    return tuple(
-        (
-            name,
-            type(part),
-            _comparable({k: v for k, v in vars(part).items() if k not in INSIDE}),
-            tuple(
-                (k, tuple(p.shape), p.requires_grad)
-                for k, p in part.named_parameters(recurse=False)
-            ),
-        )
-        for name, part in module.named_modules()
-    )
-
-
-def _comparable(value: Any) -> Hashable:
-    """Return something to compare a setting by; what cannot be compared is like nothing else."""
-    if isinstance(value, dict):
-        return tuple(sorted((str(key), _comparable(item)) for key, item in value.items()))
-    if isinstance(value, list | tuple):
-        return tuple(map(_comparable, value))
-    try:
-        hash(value)
-    except TypeError:
-        return object()
-    return type(value), value
 
 
 # FedAvg
@@ -274,6 +234,6 @@ def averaged(nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int) ->
             values = torch.stack([net.tensors[name] for net in nets])
             mean[name] = torch.tensordot(shares / shares.sum(), values, 1)
     return [
-        node._with(replace(net, tensors=mean, optimizer=None, schedule=None, shared=True))
+        node._with(replace(net, tensors=mean, optimizer=None, shared=True))
         for node, net in zip(fitted, nets, strict=True)
     ]

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +28,12 @@ from fedrelax.typing import AnyArray, FloatArray
 
 Tensors = dict[str, Tensor]
 State = dict[str, Any]
-"""The state of an optimiser or a schedule."""
+"""The state of an optimiser."""
 
 ROWS_AT_ONCE = 4096
 INITIAL, TRAINING = 0, 1
 """Streams of random numbers under a node's seed: for the initial weights, and for training."""
-REMEMBERED = ("tensors", "optimizer", "schedule", "fits")
+REMEMBERED = ("tensors", "optimizer", "fits")
 """The fields of a net that its later fits depend on."""
 COMMON = ("step", "mu_product")
 """The entries of an optimiser's state that are the same for all nets trained together."""
@@ -42,26 +42,13 @@ COMMON = ("step", "mu_product")
 # Losses
 
 
-def per_row(
-    loss: Loss, target: Tensor, output: Tensor, classify: bool, temperature: float = 1.0
-) -> Tensor:
+def per_row(loss: Loss, target: Tensor, output: Tensor, classify: bool) -> Tensor:
     """Return the loss of each row; ``output`` holds numbers, or logits of classes.
 
     A loss that PyTorch does not have enters with its ``per_row`` and ``gradient``.
-
-    At a temperature T other than 1, the log loss learns soft labels at that temperature:
-    T^2 KL(t', softmax(output / T)) with t' proportional to t^(1/T). Hard labels are learnt at
-    temperature 1.
     """
     if isinstance(loss, Log):
-        heat: Tensor | float = 1.0
-        if temperature != 1.0:
-            soft = target.amax(-1, keepdim=True) < 1.0
-            heat = torch.where(soft, temperature, 1.0).to(output.dtype)
-            target = target ** (1.0 / heat)
-            target, output = target / target.sum(-1, keepdim=True), output / heat
-        divergence = functional.kl_div(output.log_softmax(-1), target, reduction="none").sum(-1)
-        return heat.squeeze(-1) ** 2 * divergence if isinstance(heat, Tensor) else divergence
+        return functional.kl_div(output.log_softmax(-1), target, reduction="none").sum(-1)
     prediction = output.softmax(-1) if classify else output
     if type(loss) is Squared:
         return (target - prediction).square().sum(-1)
@@ -127,7 +114,6 @@ class Net:
     input_shape: tuple[int, ...]
     """Of a row."""
     optimizer: State | None = None
-    schedule: State | None = None
     fits: int = 0
     shared: bool = False
 
@@ -159,7 +145,7 @@ class Net:
             return _answers(self.scaling.outputs(torch.cat(parts)), task)
 
     def memory(self) -> dict[str, Any]:
-        """Return the weights and the states of optimiser and schedule, as plain values and arrays."""
+        """Return the weights and the optimiser's state, as plain values and arrays."""
         return {name: _to_arrays(getattr(self, name)) for name in REMEMBERED}
 
     def remembering(self, memory: dict[str, Any]) -> Net:
@@ -323,7 +309,6 @@ def train(
     first, many = nets[0], len(nets) > 1
     problem = Problem.of(model, nets, problems)
     if many:
-        _keep_freed_memory()
         module, weights = first.module, _joined([net.tensors for net in nets])
         for name, own in module.named_parameters():
             weights[name].requires_grad_(own.requires_grad)
@@ -375,19 +360,15 @@ def _descend(
     problem: Problem,
     outputs: Callable[[Tensor], Tensor],
 ) -> dict[str, Any]:
-    """Take the steps of one fit on the parameters, in place, and return the states that the fit leaves.
+    """Take the steps of one fit on the parameters, in place, and return the state that the fit leaves.
 
-    It goes on from the given state of an optimiser, which it may change, and from the last net's schedule.
+    It goes on from the given state of an optimiser, which it may change.
     """
-    optimizer, schedule = model.make_optimizer(parameters)
+    optimizer = model.make_optimizer(parameters)
     if state is not None:
         optimizer.load_state_dict(state)
-    if schedule is not None and last.schedule is not None:
-        schedule.load_state_dict(copy.deepcopy(last.schedule))
-    left, by_steps = model.amount(last.fits), model.epochs is None
-    best, since, step = math.inf, 0, 0
-    while left > 0 and (model.patience is None or since < model.patience):
-        values = []
+    left, by_steps, step = model.amount(last.fits), model.epochs is None, 0
+    while left > 0:
         for batch in problem.batches(model.batch_size):
             if by_steps and left == 0:
                 break
@@ -395,9 +376,8 @@ def _descend(
             def objective(batch: Problem = batch) -> Tensor:
                 optimizer.zero_grad()
                 output = batch.scaling.outputs(outputs(batch.X))
-                classify, heat = task.is_classification, model.temperature
                 losses = sum(
-                    weight * per_row(loss, batch.target, output, classify, heat)
+                    weight * per_row(loss, batch.target, output, task.is_classification)
                     for loss, weight in batch.weights
                 )
                 value = (batch.factor * losses.sum(1)).sum()
@@ -412,20 +392,10 @@ def _descend(
                     f"the training loss became {value} at step {step}; try a smaller lr, "
                     "scale=True, or clip=1.0"
                 )
-            values.append(value)
             step += 1
             left -= by_steps
         left -= not by_steps
-        if schedule is not None:
-            schedule.step()
-        mean = sum(values) / len(values)
-        since = 0 if mean < best else since + 1
-        best = min(best, mean)
-    return {
-        "optimizer": optimizer.state_dict(),
-        "schedule": None if schedule is None else schedule.state_dict(),
-        "fits": last.fits + 1,
-    }
+    return {"optimizer": optimizer.state_dict(), "fits": last.fits + 1}
 
 
 def _clip(parameters: Iterable[Tensor], n: int, most: float) -> None:
@@ -457,18 +427,6 @@ def _split(state: Any, n: int) -> list[Any]:
         }
         return [{name: values[k] for name, values in parts.items()} for k in range(n)]
     return list(state.detach().unbind()) if isinstance(state, Tensor) else [state] * n
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Let the C library keep the memory of freed large arrays for the next ones.
-
-    By default glibc returns it to the system after every step and takes it again, page by page, in the
-    next, which can take as long as the arithmetic. Whenever glibc frees an array that had a mapping of
-    its own, it raises its limit for such mappings to that size, up to 32 MB; so we free one that was
-    never touched. Other C libraries have other rules, and lose nothing.
-    """
-    np.empty(31 * 2**20, dtype=np.uint8)
 
 
 def forward(module: nn.Module, task: Task, weights: Tensors, X: Tensor) -> Tensor:
