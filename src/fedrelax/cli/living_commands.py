@@ -167,9 +167,5 @@ def _tell(change: Change, talk: Talk) -> None:
         moved = "did not change"
     nodes = counted(len(change.refitted), "node")
     talk.plain(f"Refitted {nodes} in {change.seconds:.2f} s; predictions {moved}.")
-    if change.drifting:
-        talk.plain(f"Drifted away from their neighbours: {listing(change.drifting)}.")
-    for node, near in change.moves.items():
-        talk.plain(f"Node {node!r} switched to {listing(near, most=5)}.")
     for text in change.notes:
         talk.note(f"{text}.")

@@ -102,9 +102,7 @@ class FittedNetwork(TableRows):
         """Predict new rows, then learn from them: their nodes are refitted, and others where it matters.
 
         ``nodes`` as in ``fit``. ``keep`` is how many of its newest rows a node keeps; ``ripple`` and
-        ``tol`` are those of ``plug_in``. What is returned has the error before learning, and names nodes
-        whose neighbours no longer suit them. If a wiring found the neighbours, such a node looks for new
-        ones and keeps only its new rows.
+        ``tol`` are those of ``plug_in``. What is returned has the error before learning.
         """
         return changes.update(self.living_, self._by_node(X, y, nodes), keep, ripple, tol)
 
