@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
 from fedrelax.files import SETTINGS, read_file, why_unread
-from fedrelax.schema.column import MIXED, Column, Texts
+from fedrelax.schema.column import MIXED, Column
 from fedrelax.schema.dates import cycles_of
-from fedrelax.schema.kinds import find_columns, plain_numbers, where
+from fedrelax.schema.kinds import named_column, where
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Index
 from fedrelax.validation import check_sizes
 
@@ -50,11 +50,6 @@ class Schema:
             raise FedRelaxError("schema: at least one column is needed, each with its own name")
 
     @property
-    def texts(self) -> dict[str, Texts]:
-        """The texts seen so far in each text column."""
-        return {column.name: column.texts for column in self.columns if column.kind == "text"}
-
-    @property
     def is_plain(self) -> bool:
         """Whether numeric models see every column as it is."""
         return all(column.is_plain for column in self.columns)
@@ -84,23 +79,17 @@ class Schema:
 
         Columns in ``absent`` may be missing.
         """
-        labels, may_miss = find_columns(frame, self.column_names), set(absent)
-        numbers = [
-            label if column.kind == "number" else None
-            for column, label in zip(self.columns, labels, strict=True)
-        ]
-        plain, values = plain_numbers(frame, numbers)
+        may_miss = set(absent)
         coded = np.full((len(frame), len(self.columns)), np.nan)
-        coded[:, plain] = values
-        for k in sorted(set(range(len(self.columns))).difference(plain)):
-            column, label = self.columns[k], labels[k]
-            if label is None and column.name not in may_miss:
+        for k, column in enumerate(self.columns):
+            label = named_column(frame, column.name)
+            if label is not None:
+                coded[:, k] = column.code(frame[label], source)
+            elif column.name not in may_miss:
                 raise FedRelaxError(
                     f"{source} has no column {column.name!r}, which is one of the features; it has "
                     f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
                 )
-            if label is not None:
-                coded[:, k] = column.code(frame[label], source)
         check_sizes(coded, self._title, vanishing=False)
         return coded
 
@@ -186,7 +175,7 @@ class Schema:
                 counts = np.bincount(values.astype(np.int64), minlength=many + 1)
                 new["others"] = bool(counts[many])
                 new["shares"] = tuple((counts[:many] / max(len(values), 1)).round(3).tolist())
-            columns.append(column.changed(**new))
+            columns.append(replace(column, **new))
         return Schema(tuple(columns))
 
     def __repr__(self) -> str:
