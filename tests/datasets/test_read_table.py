@@ -149,6 +149,6 @@ def test_a_file_that_fails_to_be_read(write, monkeypatch):
     def fail(path, most):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("fedrelax.datasets.files.read_file", fail)
+    monkeypatch.setattr("fedrelax.schema.reading.read_file", fail)
     with pytest.raises(FedRelaxError, match="Permission denied"):
         read_table(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedrelax.cli.settings import parts_of
-from fedrelax.datasets import Table, read_table
+from fedrelax.datasets import Table
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
@@ -122,25 +122,16 @@ def _coordinates(
 
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
     """Read the edges; nodes of the table that no edge names learn alone."""
-    import pandas as pd
-
-    from fedrelax.graph.edges import edge_columns
-
-    frame, by_name = read_table(file, as_text=True), by_text(labels)
-    source, target, weight = edge_columns([str(name) for name in frame.columns], str(file))
-    for end in (source, target):
-        texts = frame.iloc[:, end].tolist()
-        found = [(text, find_label(text, by_name)) for text in texts]
-        ends = [text if label is None else label for text, label in found]
-        frame[frame.columns[end]] = pd.Series(ends, frame.index, dtype=object)
-    if weight is not None:  # a text that is no number stays, for the message about it
-        texts = frame.iloc[:, weight]
-        weights = pd.to_numeric(texts, errors="coerce").astype(object)
-        frame[frame.columns[weight]] = weights.where(weights.notna(), texts)
     try:
-        graph = Graph.from_edges(frame)
+        graph = Graph.from_csv(file)
     except FedRelaxError as error:
-        raise FedRelaxError(f"--graph: {file}, {error}") from error
+        raise FedRelaxError(f"--graph: {error}") from error
+    by_name = by_text(labels)
+    found = [find_label(label, by_name) for label in graph.labels]
+    graph = Graph(
+        graph.adjacency,
+        [own if own is not None else label for own, label in zip(found, graph.labels, strict=True)],
+    )
     strange = [label for label in graph.labels if label not in by_name.values()]
     alone = [label for label in labels if label not in graph]
     them = listing(strange, most=3)

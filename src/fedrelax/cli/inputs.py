@@ -14,7 +14,6 @@ from fedrelax.cli.graphs import GraphSpec, make_graph, parse_graph
 from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.cli.splitting import NONE, Splitting, splitting_of
 from fedrelax.datasets import Table, prepare_table, read_table
-from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import centre_and_spread
@@ -23,6 +22,7 @@ from fedrelax.models.names import model_by_name
 from fedrelax.public import DRAWS
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column, where
+from fedrelax.schema.reading import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.splits import group_rows
 from fedrelax.storage import SavedResult
 from fedrelax.storage.formats import check_savable

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.datasets.files import read_table
 from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.kinds import find_column, where
+from fedrelax.schema.reading import read_table
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray
 from fedrelax.validation import RandomState, check_count
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.datasets.files import UNNAMED
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema import Schema
 from fedrelax.schema.inferring import coded_table, notes_on_numbers, numbers_in
 from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
 from fedrelax.schema.numbers import texts_of
+from fedrelax.schema.reading import UNNAMED
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Series
 
 DROP_HINT = "use drop_missing=True to leave such rows out"
