@@ -73,11 +73,6 @@ def test_the_order_of_the_nodes_does_not_matter(places, k, random):
     shuffled = [names[i] for i in order]
     h = Graph.from_coordinates(places[order], k=k, labels=shuffled, weights="distance")
     assert h.reorder(names) == g
-    if np.ptp(places, axis=0).any():
-        by_features = Graph.from_features(places, k=k, labels=names)
-        assert (
-            Graph.from_features(places[order], k=k, labels=shuffled).reorder(names) == by_features
-        )
 
 
 def test_random_points_have_exactly_the_brute_force_edges():
@@ -205,21 +200,3 @@ def test_very_small_and_very_large_coordinates(size):
 def test_bad_coordinates(places, options, message):
     with pytest.raises(FedRelaxError, match=message):
         Graph.from_coordinates(places, **options)
-
-
-def test_features_are_standardised_and_constant_ones_ignored():
-    rng = np.random.default_rng(5)
-    values = rng.normal(size=(50, 3)) * [1, 1000, 1e-3] + [0, 5, 9]
-    standard = (values - values.mean(axis=0)) / values.std(axis=0)
-    with_constant = np.column_stack([values, np.full(50, 0.1)])
-    g = Graph.from_features(pd.DataFrame(with_constant, index=[f"n{i}" for i in range(50)]), k=4)
-    assert_nearest(g, straight(standard), 4, slack=1e-9)
-    assert g.labels[0] == "n0" and g.positions is None
-
-
-def test_features_that_say_nothing():
-    with pytest.raises(FedRelaxError, match="every feature is the same at all nodes"):
-        Graph.from_features(np.full((4, 2), 0.1))
-    assert Graph.from_features([[1.0, 2.0]]).n_edges == 0
-    with pytest.raises(FedRelaxError, match="node 1 has the feature nan"):
-        Graph.from_features([[1.0], [np.nan]])

@@ -14,15 +14,15 @@ from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.storage.labels import by_text, find_label
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
+from fedrelax.typing import DataFrame, Label
 
-FORMS = "complete, knn:lat,lon:5, edges:FILE or features:5"
-KINDS = ("complete", "knn", "edges", "features")
+FORMS = "complete, knn:lat,lon:5 or edges:FILE"
+KINDS = ("complete", "knn", "edges")
 
 
 @dataclass(frozen=True)
 class GraphSpec:
-    """What ``--graph`` says. ``columns`` and ``k`` belong to knn and features, ``file`` to edges."""
+    """What ``--graph`` says. ``columns`` and ``k`` belong to knn, ``file`` to edges."""
 
     kind: str
     columns: tuple[str, ...] = ()
@@ -32,8 +32,6 @@ class GraphSpec:
     def __str__(self) -> str:
         if self.kind == "knn":
             return f"knn:{','.join(self.columns)}:{self.k}"
-        if self.kind == "features":
-            return f"features:{self.k}"
         return self.kind if self.file is None else f"edges:{self.file.absolute()}"
 
 
@@ -55,7 +53,7 @@ def parse_graph(text: str) -> GraphSpec:
         wrong = "names no file with source,target,weight"
     elif kind == "knn" and not parts_of(columns):
         wrong = "names no columns that hold the coordinates"
-    elif kind in ("knn", "features") and (not count.strip().isdecimal() or int(count) < 1):
+    elif kind == "knn" and (not count.strip().isdecimal() or int(count) < 1):
         wrong = f"{count!r} is not a number of neighbours"
     if wrong:
         raise FedRelaxError(f"--graph {text!r}: {wrong}; use {FORMS}")
@@ -68,21 +66,15 @@ def make_graph(
     spec: GraphSpec,
     frame: DataFrame,
     table: Table,
-    rows: FloatArray,
-    train: AnyArray,
     note: Callable[[str], None],
 ) -> Graph | None:
-    """Build the graph over the table's nodes; ``train`` marks the ``rows`` that may be seen.
+    """Build the graph over the table's nodes.
 
     "complete" gives None: the estimator finds neighbours without listing all pairs.
     """
     labels = list(dict.fromkeys(table.nodes.tolist()))
     if spec.kind == "complete":
         return None
-    if spec.kind == "features":
-        nodes, X = table.nodes[train], rows[train]
-        means = {label: X[nodes == label].mean(axis=0) for label in labels}
-        return Graph.from_features(means, k=spec.k)
     if spec.kind == "edges":
         assert spec.file is not None
         return _from_file(spec.file, labels, note)

@@ -72,20 +72,16 @@ class Source:
     note: Callable[[str], None]
 
     def inputs(self, train: AnyArray, test: AnyArray | None = None) -> Inputs:
-        """Return the inputs of a split: graph and models see nothing but its training rows."""
+        """Return the inputs of a split: models see nothing but its training rows."""
         table, names = self.table, self.model_names
-        by_features = self.spec.kind == "features"  # else the estimator alone encodes the rows
         ready = Preparation.of(
             table.schema,
             table.X[train],
             group_rows(table.nodes[train], int(train.sum())),
-            encoded=by_features,
+            encoded=False,  # the estimator alone encodes the rows
             measure=self.config.schema is None,
         )
-        rows = table.X
-        if by_features:
-            rows = ready.rows(rows, group_rows(table.nodes, len(rows)))
-        graph = make_graph(self.spec, self.frame, table, rows, train, self.note)
+        graph = make_graph(self.spec, self.frame, table, self.note)
         check_labels(list(names) if graph is None else graph.labels)
         made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
         if ready.is_plain:

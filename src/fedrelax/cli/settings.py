@@ -108,8 +108,7 @@ class LearningConfig:
     graph: str = flag(
         LEARNING,
         "Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these "
-        "columns), features:5 (the 5 with the most similar inputs), or edges:FILE (a table "
-        "with the columns source,target,weight). Default: complete.",
+        "columns), or edges:FILE (a table with the columns source,target,weight). Default: complete.",
         default="complete",
     )
     model: str = flag(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, counted, did_you_mean, named
-from fedrelax.estimators.rows import TableRows, split_off_nodes, warn
+from fedrelax.estimators.rows import TableRows, split_off_nodes
 from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, changes
 from fedrelax.living.network import Origin, OwnRows
@@ -19,7 +19,7 @@ from fedrelax.living.snapshot import result_of
 from fedrelax.models import LocalModel
 from fedrelax.models.difference import local_model
 from fedrelax.network.rows import numbers_of
-from fedrelax.schema.kinds import index_of, is_frame
+from fedrelax.schema.kinds import is_frame
 from fedrelax.solvers import Result
 from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
@@ -138,16 +138,11 @@ class FittedNetwork(TableRows):
         ``nodes`` as in ``fit``. A node of the graph that has no model gets the weighted mean of its
         neighbours' predictions, and any other node what ``unknown`` says.
         """
-        answers = self.answers(X, nodes, note=warn)
+        answers = self.answers(X, nodes)
         return self._result.task.decode(answers)
 
-    def answers(
-        self, X: Any, nodes: Any = None, note: Callable[[str], None] | None = None
-    ) -> FloatArray:
-        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities.
-
-        ``note`` is called with a sentence about each column whose values are far outside those of training.
-        """
+    def answers(self, X: Any, nodes: Any = None) -> FloatArray:
+        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities."""
         check_is_fitted(self, "_result")
         if nodes is None:
             nodes = self.node_column_
@@ -171,9 +166,6 @@ class FittedNetwork(TableRows):
         strange = {label: groups[label] for label in groups if not weights[label]}
         self._check_unknown(strange)
         coded = self._coded_later(X, groups) if is_frame(X) else X
-        if note is not None and self.preparation_ is not None:
-            for text in self.preparation_.schema.far_outside(coded, index_of(X)):
-                note(text)
         answer = np.empty((len(coded), self._result.task.n_outputs))
         for label, index in groups.items():
             if label not in strange:

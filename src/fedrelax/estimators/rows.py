@@ -58,11 +58,6 @@ def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
     return X.drop(columns=nodes), X[nodes].to_numpy(), nodes
 
 
-def warn(text: str) -> None:
-    """Warn whoever called ``predict`` about the rows."""
-    warnings.warn(text, FedRelaxWarning, stacklevel=4)
-
-
 class TableRows:
     """What the estimators know about a table's columns.
 
@@ -186,7 +181,7 @@ class TableRows:
                 self, X, reset=False, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
             )
             _refuse_gaps(plain)
-            check_sizes(plain, lambda k: f"column {k} of X", vanishing=False)
+            check_sizes(plain, lambda k: f"column {k} of X")
             return np.asarray(plain)
         coded = np.asarray(X, dtype=float)
         if coded.ndim != 2 or coded.shape[1] != len(ready.schema.columns):

@@ -126,17 +126,6 @@ class Graph:
         return cls(*families.nearest_by_coordinates(coords, k, metric, labels, weights))
 
     @classmethod
-    def from_features(
-        cls, summaries: object, k: int = 5, labels: Iterable[object] | None = None
-    ) -> Self:
-        """Join every node to the ``k`` others with the most similar feature summaries.
-
-        ``summaries`` has a row per node (DataFrame, dict or array). Each column is first centred and
-        divided by its standard deviation; constant columns are ignored.
-        """
-        return cls(*families.nearest_by_features(summaries, k, labels))
-
-    @classmethod
     def complete(cls, labels: Iterable[object], weight: float = 1.0) -> Self:
         """Join every node to every other with the same weight.
 

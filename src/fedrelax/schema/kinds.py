@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sized
+from collections.abc import Hashable
 from typing import Any, Literal
 
 import numpy as np
@@ -141,10 +141,3 @@ def as_frame(table: Any) -> DataFrame:
         if isinstance(kind, nw.Datetime | nw.Date):
             columns[name] = pd.to_datetime(columns[name], utc=True)
     return pd.DataFrame(columns)
-
-
-def index_of(table: Sized) -> Index:
-    """Return what rows are called: the index of a pandas DataFrame, else their numbers."""
-    import pandas as pd
-
-    return table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(table))

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
+from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.files import SETTINGS, read_file, why_unread
 from fedrelax.schema.column import MIXED, Column
 from fedrelax.schema.dates import cycles_of
-from fedrelax.schema.kinds import named_column, where
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Index
+from fedrelax.schema.kinds import named_column
+from fedrelax.typing import AnyArray, DataFrame, FloatArray
 from fedrelax.validation import check_sizes
 
 EXTREME = 1e4
@@ -90,7 +90,7 @@ class Schema:
                     f"{source} has no column {column.name!r}, which is one of the features; it has "
                     f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
                 )
-        check_sizes(coded, self._title, vanishing=False)
+        check_sizes(coded, self._title)
         return coded
 
     def _title(self, k: int) -> str:
@@ -99,7 +99,7 @@ class Schema:
     def encode(self, coded: FloatArray) -> FloatArray:
         """Return what numeric models see of coded rows; the rows themselves if that is the same."""
         if self.is_plain:
-            return np.clip(coded, *self.limits) if self._beyond(coded).any() else coded
+            return np.clip(coded, *self.limits)
         return np.column_stack(
             [column.encode(coded[:, k]) for k, column in enumerate(self.columns)]
         )
@@ -109,23 +109,6 @@ class Schema:
         """The lowest and the highest number (columns,) that a model sees of each column."""
         low, high = zip(*(column.limits for column in self.columns), strict=True)
         return np.array(low), np.array(high)
-
-    def _beyond(self, coded: FloatArray) -> AnyArray:
-        low, high = self.limits
-        return np.asarray((coded < low) | (coded > high))
-
-    def far_outside(self, coded: FloatArray, index: Index) -> list[str]:
-        """Return a sentence about each column with values beyond its limits; ``index`` names the rows."""
-        beyond, notes = self._beyond(coded), []
-        for k in np.flatnonzero(beyond.any(axis=0)):
-            column, rows = self.columns[k], np.flatnonzero(beyond[:, k])
-            low, high = column.limits
-            notes.append(
-                f"column {column.name!r} has {counted(len(rows), 'value')} far outside those of training, "
-                f"the first, {coded[rows[0], k]:.6g}, on {where(index, int(rows[0]))}; models see none "
-                f"below {low:.6g} or above {high:.6g}."
-            )
-        return notes
 
     def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> DataFrame:
         """Return coded rows as a table of typed columns: all, or ``only`` those at some positions."""

@@ -399,6 +399,4 @@ def coded_rows(
         if column.kind == "category" and len(new) and not column.others:
             text = found(new, column, "were not seen in training")
             note(f"{text}; they count as average.")
-    for text in ready.schema.far_outside(coded, frame.index):
-        note(text)
     return coded
