@@ -126,7 +126,6 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         target=config.target,
         features=features,
         task=config.task,
-        drop_missing=config.drop_missing,
         exclude=[] if features else [*places, *split],
         schema=schema,
     )

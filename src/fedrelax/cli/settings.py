@@ -99,12 +99,6 @@ class LearningConfig:
     task: Literal["auto", "regression", "classification"] = flag(
         DATA, "auto, regression or classification. Default: auto.", default="auto"
     )
-    drop_missing: bool = flag(
-        DATA,
-        "Leave out rows with a missing feature instead of filling it in.",
-        default=False,
-        off="--keep-missing",
-    )
     graph: str = flag(
         LEARNING,
         "Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these "
@@ -271,7 +265,6 @@ class LearningConfig:
 
 
 FLAGS = {
-    "drop_missing": "--drop-missing",
     "overwrite": "--overwrite",
     "public": "--public",
     "task": "--task",
