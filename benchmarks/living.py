@@ -227,7 +227,7 @@ def weather(path: Path = WEATHER, first: int = 24) -> None:
         change = together.update(X, y, stations)
         seconds[0] += time.perf_counter() - begin
         sums[0] += change.error * change.rows
-        lone = alone.update(X, y, stations, ripple=0)
+        lone = alone.update(X, y, stations)
         sums[1] += lone.error * lone.rows
         past.append((X, y, stations))
         begin = time.perf_counter()

@@ -35,11 +35,11 @@ def test_new_rows_are_predicted_first() -> None:
 def test_keep_is_a_window_of_the_newest_rows() -> None:
     est, _ = fitted()
     X, y, _ = rows(N, seed=3)
-    est.update(X[:6], y[:6], [4] * 6, keep=5, ripple=0)
+    est.update(X[:6], y[:6], [4] * 6, keep=5, tol=1e-10)
     other, _ = fitted()
-    other.unplug(4, ripple=0)
+    other.unplug(4, tol=1e-10)
     near = ring(N).neighbours(4)
-    other.plug_in(4, X[1:6], y[1:6], neighbours=near, ripple=0)
+    other.plug_in(4, X[1:6], y[1:6], neighbours=near, tol=1e-10)
     assert est.models_[4].coef_ == pytest.approx(other.models_[4].coef_, abs=1e-6)
 
 

@@ -159,10 +159,10 @@ def test_an_empty_column_is_no_obstacle_to_predict(frame):
 @pytest.mark.parametrize(
     ("y", "words"),
     [
-        (pd.Series(pd.date_range("2024-01-01", periods=20)), "y holds dates such as '2024-01-01"),
-        (pd.Series(pd.date_range("2024-01-01", periods=20, tz="CET")), "y holds dates"),
-        (pd.Series(pd.period_range("2024-01", periods=20, freq="M")), "y holds dates"),
-        (["low", "high"] * 10, "y holds text such as 'low' in row 0.*FedRelaxClassifier"),
+        (pd.Series(pd.date_range("2024-01-01", periods=20)), "y holds '2024-01-01"),
+        (pd.Series(pd.date_range("2024-01-01", periods=20, tz="CET")), "y holds '2024-"),
+        (pd.Series(pd.period_range("2024-01", periods=20, freq="M")), "y holds '2024-"),
+        (["low", "high"] * 10, "y holds 'low'.*FedRelaxClassifier"),
     ],
 )
 def test_targets_that_a_regressor_cannot_predict(frame, y, words):

@@ -56,7 +56,6 @@ class FittedNetwork(TableRows):
         neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
         *,
         position: Any = None,
-        ripple: int | None = None,
         tol: float | None = None,
     ) -> Change:
         """Add a node: it finds its neighbours and fits its model; others are refitted where it matters.
@@ -66,9 +65,9 @@ class FittedNetwork(TableRows):
             the newcomer is already in it; otherwise those whose answers on the public rows fit its rows,
             and then its model: see ``fedrelax.living.neighbourhood``.
         model : an unfitted model; by default, one of the same kind as the nearest neighbour's.
-        ripple : how many edges away from the newcomer others are refitted, 0 for none. By default, as far
-            as answers move by more than ``tol`` relative to their size (1e-4, or 0.1 for models such as
-            trees, which never quite settle). Nodes whose rows are not available stay as they are.
+        tol : others are refitted as far as answers move by more than this relative to their size (1e-4, or
+            0.1 for models such as trees, which never quite settle). Nodes whose rows are not available stay
+            as they are.
 
         A newcomer without rows is predicted by the mean of its neighbours. One with rows is fitted with
         the network's alpha. If models were found for all nodes together (``alpha="auto"`` with
@@ -87,7 +86,7 @@ class FittedNetwork(TableRows):
         if model is not None:
             view, update = self._views({label: model})[label], network.coupling.update
             model = local_model(view, self._result.task, update)
-        return changes.plug_in(network, label, rows, model, neighbours, position, ripple, tol)
+        return changes.plug_in(network, label, rows, model, neighbours, position, tol)
 
     def update(
         self,
@@ -96,21 +95,18 @@ class FittedNetwork(TableRows):
         nodes: Any = None,
         *,
         keep: int | None = None,
-        ripple: int | None = None,
         tol: float | None = None,
     ) -> Change:
         """Predict new rows, then learn from them: their nodes are refitted, and others where it matters.
 
-        ``nodes`` as in ``fit``. ``keep`` is how many of its newest rows a node keeps; ``ripple`` and
-        ``tol`` are those of ``plug_in``. What is returned has the error before learning.
+        ``nodes`` as in ``fit``. ``keep`` is how many of its newest rows a node keeps; ``tol`` is that
+        of ``plug_in``. What is returned has the error before learning.
         """
-        return changes.update(self.living_, self._by_node(X, y, nodes), keep, ripple, tol)
+        return changes.update(self.living_, self._by_node(X, y, nodes), keep, tol)
 
-    def unplug(
-        self, label: Label, *, ripple: int | None = None, tol: float | None = None
-    ) -> Change:
+    def unplug(self, label: Label, *, tol: float | None = None) -> Change:
         """Remove a node: forget its model, answers, rows and edges, and refit its neighbours without it."""
-        return changes.unplug(self.living_, label, ripple, tol)
+        return changes.unplug(self.living_, label, tol)
 
     def know_rows(self, X: Any, y: Any, nodes: Any) -> None:
         """Supply the rows that nodes were trained on, so that a loaded network can refit these nodes.

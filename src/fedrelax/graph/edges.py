@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.graph.matrices import check_weights, from_pairs
 from fedrelax.graph.tables import clean_label, clean_labels, unknown_node
 from fedrelax.schema.kinds import as_frame, is_frame, where
@@ -154,8 +154,4 @@ def read_networkx(g: nx.Graph, weight: str) -> Read:
             "the networkx graph is directed, but learning over an edge goes both ways; "
             "make it undirected first, for instance with g.to_undirected()"
         )
-    attributes = {name for _, _, data in g.edges(data=True) for name in data}
-    if weight != "weight" and g.number_of_edges() and weight not in attributes:
-        hint = did_you_mean(weight, attributes)
-        raise FedRelaxError(f"no edge of the networkx graph has the attribute {weight!r}{hint}")
     return read_edges(g.edges(data=weight, default=1.0), list(g.nodes))

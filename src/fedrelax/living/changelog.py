@@ -25,8 +25,7 @@ class Change:
         learned, NaN if there were none, and ``errors`` the same by node. For a newcomer it is the loss of
         its neighbours' answers on its rows; it is too low where these were found by these very rows.
     refitted : nodes whose models changed; ``refits`` is the number of fits.
-    waiting : nodes that should have been refitted but stay as they are: their rows are not available, or
-        the ripple was told to stop before them.
+    waiting : nodes that should have been refitted but stay as they are, as their rows are not available.
     movement : the largest change of a node's answers on the public rows, relative to their size.
     notes : what else there is to say, a sentence each.
     """

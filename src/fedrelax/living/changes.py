@@ -26,7 +26,6 @@ def plug_in(
     model: LocalModel | None = None,
     neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
     position: object = None,
-    ripple: int | None = None,
     tol: float | None = None,
 ) -> Change:
     """Let a newcomer find its neighbours, fit, and take its place; then let the others follow."""
@@ -58,7 +57,7 @@ def plug_in(
             error = error_of_neighbours(network, weights, target, near)
             check_finite(label, error)
             first = network.models[next(iter(near))] if model is None else model
-            wave = Ripple(network, near, tol, ripple)
+            wave = Ripple(network, near, tol)
             fitted, network.said[label], network.alone[label] = fit_newcomer(
                 network, label, first, rows, near
             )
@@ -66,7 +65,7 @@ def plug_in(
             network.connect(label, near)
             wave.fitted(label)
             wave.spread(label)
-            if wave.hops != 0 and network.least_squares.serves(label):
+            if network.least_squares.serves(label):
                 wave.start([label])
             change = Change(
                 "join",
@@ -80,9 +79,7 @@ def plug_in(
         return _finished(network, change, wave, start)
 
 
-def unplug(
-    network: LivingNetwork, label: Label, ripple: int | None = None, tol: float | None = None
-) -> Change:
+def unplug(network: LivingNetwork, label: Label, tol: float | None = None) -> Change:
     """Forget a node: its model, answers, rows and edges; its neighbours are refitted without it."""
     start = time.perf_counter()
     if not network.knows(label):
@@ -93,9 +90,9 @@ def unplug(
         raise FedRelaxError(f"node {label!r} is the last one with a model; it cannot be unplugged")
     with network.changing():
         near = network.neighbours_of(label) if label in network.models else {}
-        wave = Ripple(network, near, tol, ripple)
+        wave = Ripple(network, near, tol)
         network.forget(label)
-        wave.start(near, distance=1)
+        wave.start(near)
         return _finished(network, Change("leave", (label,)), wave, start)
 
 
@@ -103,7 +100,6 @@ def update(
     network: LivingNetwork,
     new: Mapping[Label, OwnRows],
     keep: int | None = None,
-    ripple: int | None = None,
     tol: float | None = None,
 ) -> Change:
     """Predict new rows, learn them, and let the others follow."""
@@ -118,7 +114,7 @@ def update(
         errors = {label: _error_before(network, label, rows) for label, rows in new.items()}
         count = sum(len(y) for _, y in new.values())
         total = sum(errors[label] * len(y) for label, (_, y) in new.items())
-        wave = Ripple(network, new, tol, ripple)
+        wave = Ripple(network, new, tol)
         without = [label for label in new if label not in network.rows]
         for label, (X, y) in new.items():
             if label in without:

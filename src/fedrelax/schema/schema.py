@@ -191,17 +191,15 @@ class Schema:
 def _spreads(coded: AnyArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return mean, spread and quartiles (5, columns) of the finite values of every column.
 
-    They are 0, 1 and 0 for a column without any. Columns without a gap are measured together.
+    They are 0, 1 and 0 for a column without any.
     """
-    finite = np.isfinite(coded)
-    whole, n = finite.all(axis=0), coded.shape[1]
-    middle, spread, quartiles = np.zeros(n), np.ones(n), np.zeros((5, n))
-    for some in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]):
-        values = coded if whole.all() else coded[:, some][finite[:, some].all(axis=1)]
-        if values.size:
-            middle[some], spread[some] = values.mean(axis=0), values.std(axis=0)
-            ranks = [k * (len(values) - 1) // 4 for k in range(5)]
-            quartiles[:, some] = np.partition(values, ranks, axis=0)[ranks]
+    present = np.isfinite(coded)
+    middle, spread = np.zeros(coded.shape[1]), np.ones(coded.shape[1])
+    quartiles = np.zeros((5, coded.shape[1]))
+    for k in np.flatnonzero(present.any(axis=0)):
+        values = coded[present[:, k], k]
+        middle[k], spread[k] = values.mean(), values.std()
+        quartiles[:, k] = np.quantile(values, np.linspace(0.0, 1.0, 5), method="lower")
     return middle, spread, quartiles
 
 
