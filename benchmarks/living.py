@@ -1,9 +1,9 @@
-"""Networks that live on: newcomers, ripples, rows hour by hour, and a node that drifts.
+"""Networks that live on: newcomers, ripples, and rows hour by hour.
 
 ``python -m benchmarks.living [PART ...] [--weather FILE]`` prints, using the estimators alone, how good
 the models of newcomers to a network that has wired itself are, what a ripple costs compared with a full
-run, how well the weather is predicted hour by hour, and how soon a node that changes its cluster is
-noticed. Parts: newcomers, large, ripple, trees, cost, weather, drift.
+run and how well the weather is predicted hour by hour. Parts: newcomers, large, ripple, trees, cost,
+weather.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def weather(path: Path = WEATHER, first: int = 24) -> None:
         change = together.update(X, y, stations)
         seconds[0] += time.perf_counter() - begin
         sums[0] += change.error * change.rows
-        lone = alone.update(X, y, stations, ripple=0)
+        lone = alone.update(X, y, stations)
         sums[1] += lone.error * lone.rows
         past.append((X, y, stations))
         begin = time.perf_counter()
@@ -247,46 +247,7 @@ def together_again(fit: FedRelaxRegressor, past: list[Any]) -> FedRelaxRegressor
     return fit.refitted(*(np.concatenate(part) for part in zip(*past, strict=True)))
 
 
-def drift() -> None:
-    """Give every node new rows ten times; node 0 changes its cluster half-way, or leaves, or stays."""
-    errors = {}
-    for does in ("moves", "leaves", "stays"):
-        data = clustered((30,) * 3, m=20, d=20, sigma=0.5, random_state=0)
-        n = len(data.X)
-        est = FedRelaxRegressor(
-            LinearModel(fit_intercept=False), data.graph, alpha=0.05, wiring="rewire"
-        ).fit(*_rows(data, list(range(n))))
-        rng, truth = np.random.default_rng(1), data.true_weights.copy()
-        for step in range(10):
-            if step == 5 and does == "moves":
-                truth[0] = data.cluster_weights[1]
-            if step == 5 and does == "leaves":
-                est.unplug(0)
-            X = rng.standard_normal((n, 5, 20))
-            y = np.einsum("nmd,nd->nm", X, truth) + 0.5 * rng.standard_normal((n, 5))
-            nodes = np.array([i for i in range(n) if i in est.models_])
-            change = est.update(
-                X[nodes].reshape(-1, 20), y[nodes].ravel(), np.repeat(nodes, 5), keep=30
-            )
-            for i, near in change.moves.items():
-                clusters = _clusters(data, near)
-                print(
-                    f"drift ({does}): update {step + 1}: node {i} moved to the clusters {clusters}"
-                )
-        kept = [i for i in range(n) if i in est.models_]
-        own = {i: float(np.square(est.models_[i].coef_ - truth[i]).mean()) for i in kept}
-        errors[does] = float(np.mean([own[i] for i in range(1, 30)]))
-        if does == "moves":
-            circle = np.mean([own[i] for i in range(30, 60)])
-            print(f"drift: MSE_w of the node {own[0]:.4f}, of its new circle {circle:.4f}")
-    against = {does: 100 * (errors["moves"] / errors[does] - 1) for does in ("leaves", "stays")}
-    print(
-        f"drift: MSE_w of the old neighbours {errors['moves']:.5f}; {against['leaves']:+.2f} % against a "
-        f"network that the node leaves, {against['stays']:+.2f} % against one in which it stays as it was"
-    )
-
-
-PARTS = {part.__name__: part for part in (newcomers, large, ripple, trees, cost, weather, drift)}
+PARTS = {part.__name__: part for part in (newcomers, large, ripple, trees, cost, weather)}
 
 
 def main() -> None:

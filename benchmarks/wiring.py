@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedrelax.datasets import SyntheticNetwork, clustered, mixture, single_cluster
+from fedrelax.datasets import SyntheticNetwork, clustered, mixture
 from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.models import LinearModel
 from fedrelax.selection import alphas_for
@@ -51,8 +51,8 @@ CLUSTERED = {
 }
 """Measured by the error of the weights: the true ones are those of the cluster."""
 UNHELPED = {
-    "one cluster": Case(lambda seed: single_cluster(150, d=10, sigma=1.0, random_state=seed)),
-    "one cluster, d=50": Case(lambda seed: single_cluster(150, d=50, sigma=1.0, random_state=seed)),
+    "one cluster": Case(lambda seed: clustered((150,), d=10, sigma=1.0, random_state=seed)),
+    "one cluster, d=50": Case(lambda seed: clustered((150,), d=50, sigma=1.0, random_state=seed)),
     "mixture": Case(lambda seed: mixture(d=10, random_state=seed)),
     "mixture, sigma=5": Case(lambda seed: mixture(d=10, sigma=5.0, random_state=seed)),
     "independent": Case(lambda seed: clustered((1,) * 100, d=5, sigma=0.5, random_state=seed)),

@@ -306,7 +306,7 @@ SETTINGS = (
 )
 VALID: dict[str, Callable[[], tuple[bytes, ...]]] = {
     "table": lambda: (TABLE,),
-    "graph flag": lambda: (b"knn:lat,lon:5", b"edges:file.csv", b"features:3"),
+    "graph flag": lambda: (b"knn:lat,lon:5", b"edges:file.csv"),
     "edge file": lambda: (b"source,target,weight\na,b,1\nb,c,0.5\n",),
     "settings file": lambda: (SETTINGS,),
     "schema": lambda: (schema_file(),),

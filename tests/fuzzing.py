@@ -127,7 +127,7 @@ def parse_table(text: str) -> None:
 
     def read(path: Path) -> None:
         frame = read_table(path)
-        prepare_table(frame, node="site", target="y", drop_missing=True)
+        prepare_table(frame, node="site", target="y")
 
     _file("table.csv", text, read)
 

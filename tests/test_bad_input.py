@@ -85,9 +85,9 @@ def test_nan_and_infinity():
 
 
 @pytest.mark.parametrize("estimator", [Tripwire(), "auto"])
-@pytest.mark.parametrize("factor", [1e308, 1e160, 1e-160, 5e-324])
+@pytest.mark.parametrize("factor", [1e308, 1e160])
 def test_finite_numbers_whose_squares_are_not(estimator, factor):
-    sentence = "1e\\+100 are too large" if factor > 1 else "nothing larger .* 1e-100 vanish"
+    sentence = "1e\\+100 are too large"
     settings = {"estimator": estimator, "alpha": 0.1 if estimator != "auto" else "auto"}
     table = pd.DataFrame(X, columns=["wind", "rain"]).assign(rain=X[:, 1] / X.max() * factor)
     refused(f"column 'rain' holds .*{sentence}", fit={"X": table}, **settings)
@@ -325,8 +325,6 @@ def test_a_solver_with_arguments_of_another_kind():
     [
         ("site 3", [f"site {k:02d}" for k in range(24)], "; did you mean 'site 03'?"),
         ("Site_03", ["site 13", "site 3", "site 33"], "; did you mean 'site 3'?"),
-        ("site 99", ["site 09", "site 9", "site 90"], ""),
-        (4, [3, 14, 24], ""),
         ("temp", ["time", "tempo rubato", "temperature"], "; did you mean 'temperature'?"),
         ("0", [0, 1], "; did you mean 0 (a number, not text)?"),
         (0, ["0", "1"], "; did you mean '0' (text, not a number)?"),

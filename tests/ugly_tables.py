@@ -112,7 +112,6 @@ TARGETS = ("plain", "plain", "whole", "classes", "classes", "flags", "decimal co
            "constant", "ambiguous", "moments", "strange words", "extreme", "codes", "mixed",
            "thousands")  # fmt: skip
 MORE = (
-    ("--drop-missing",),
     ("--task", "classification"),
     ("--task", "regression"),
     ("--test-share", "0"),

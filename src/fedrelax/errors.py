@@ -32,7 +32,7 @@ def in_one_line(error: BaseException, kind: bool = True) -> str:
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, else an empty string.
 
-    Names with other numbers are other names; capitals, separators and leading zeros do not count.
+    Capitals, separators and leading zeros do not count.
 
     >>> did_you_mean("forrest", ["tree", "forest"]), did_you_mean("zzz", ["tree", "forest"])
     ("; did you mean 'forest'?", '')
@@ -45,31 +45,17 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     same = options.get(str(name))
     if same is not None and type(same) is not type(name):
         return f"; did you mean {same!r} ({_kind(same)}, not {_kind(name)})?"
-    if len(str(name)) > LONGEST_NAME:
+    text, bare = _bare(name), {_bare(option): option for option in options}
+    if len(str(name)) > LONGEST_NAME or len(bare) > MOST_NAMES:
         return ""
-    text, bare = _bare(name), dict[str, list[str]]()
-    for option in options:
-        bare.setdefault(_bare(option), []).append(option)
-    numbers = DIGITS.findall(text)
-    alike = [other for other in bare if DIGITS.findall(other) in ([], numbers) or not numbers]
-    pairs = {other: sorted((text, other), key=len) for other in alike}  # abbreviations
-    begun = [o for o, (short, long) in pairs.items() if len(short) >= 3 and long.startswith(short)]
-    if text in bare:
-        near = [text]
-    elif begun:
-        near = [min(begun, key=lambda other: abs(len(other) - len(text)))]
-    else:
-        near = difflib.get_close_matches(text, alike if len(alike) <= MOST_NAMES else (), n=1)
-    if not near:
-        return ""
-    meant = difflib.get_close_matches(str(name), bare[near[0]], n=1, cutoff=0.0)
-    return f"; did you mean {options[meant[0]]!r}?"
+    begun = sorted((other for other in bare if len(text) >= 3 and other.startswith(text)), key=len)
+    near = difflib.get_close_matches(text, bare, n=1) or begun[:1]
+    return f"; did you mean {options[bare[near[0]]]!r}?" if near else ""
 
 
 LONGEST_NAME, MOST_NAMES = 100, 1000
 """The longest name, in letters, for which a similar one is looked for, and among how many at most: a
 stranger who may send any name must not keep the processor busy."""
-DIGITS = re.compile(r"\d+")
 
 
 def _bare(name: object) -> str:

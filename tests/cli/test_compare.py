@@ -95,7 +95,7 @@ def test_out_is_a_whole_directory(run, table):
 
 
 def test_the_saved_configuration_repeats_the_run_exactly(run, table):
-    more = ("--graph", "features:2", "--model-for", "Bodø=tree", "--seed", "7", "--out", "out")
+    more = ("--graph", "knn:lat,lon:2", "--model-for", "Bodø=tree", "--seed", "7", "--out", "out")
     run(*COMPARE, *FAST, *more)
     saved = tomllib.loads(Path("out/config.toml").read_text())
     assert saved["splits"] == 2 and saved["ways"] == ["pooled"]

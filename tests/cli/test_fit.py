@@ -123,7 +123,7 @@ def test_classification_is_told_from_text_and_measured_by_error_rate(run, table)
 
 def test_a_node_with_one_row_trains_and_is_left_out_of_the_errors(run, table):
     pd.concat([table, table.head(1).assign(town="Røst")]).to_csv("towns.csv", index=False)
-    text = run(*FIT, *QUICK, "--graph", "features:2")
+    text = run(*FIT, *QUICK, "--graph", "knn:lat,lon:2")
     assert run.code == 0
     assert "1 node has too few rows" in text and "'Røst'" in text
     nodes = read_result("out").nodes.set_index("node")

@@ -46,7 +46,7 @@ def test_info_as_json(run, table):
 
 
 def test_graph_texts_read_back():
-    for text in ("complete", "knn:lat,lon:3", "knn:x:1", "features:4"):
+    for text in ("complete", "knn:lat,lon:3", "knn:x:1"):
         assert str(parse_graph(text)) == text
     assert str(parse_graph("knn:a, b")) == "knn:a,b:5"
 

@@ -50,7 +50,7 @@ def test_an_update_of_one_node_has_its_noun_and_no_empty_digits(run, table):
     run("fit", "towns.csv", "--node", "town", "--target", "power", "--alpha", "0", "--model", "ridge",
         "--features", "wind,sun", "--graph", "complete", "--out", "out")  # fmt: skip
     table[table["town"] == "Oslo"].head(1).to_csv("new.csv", index=False)
-    said = run("update", "out", "new.csv", "--table", "towns.csv", "--ripple", "0", "--out", "next")
+    said = run("update", "out", "new.csv", "--table", "towns.csv", "--tol", "0.5", "--out", "next")
     assert run.code == 0, run.output
     assert "Learned 1 new row of 'Oslo'." in said and "Refitted 1 node in" in said
     assert "predictions changed by at most" in said

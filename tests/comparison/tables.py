@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedrelax import FedRelax, FedRelaxRegressor
-from fedrelax.datasets import single_cluster
+from fedrelax.datasets import clustered
 from fedrelax.models import LinearModel
 
 
@@ -26,7 +26,7 @@ def apart(n=6, rows=40, d=3, seed=0):
 
 
 def few(n=4, rows=10, seed=0):
-    return flat(single_cluster(n, m=rows, m_val=0, d=3, sigma=0.5, random_state=seed))
+    return flat(clustered((n,), m=rows, m_val=0, d=3, sigma=0.5, random_state=seed))
 
 
 def linear(graph=None, rounds=10):

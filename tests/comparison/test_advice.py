@@ -16,7 +16,7 @@ from fedrelax.comparison import (
     usual_ways,
     ways_by_name,
 )
-from fedrelax.datasets import clustered, single_cluster
+from fedrelax.datasets import clustered
 from fedrelax.evaluation import MEASURES, Interval, student_interval
 
 from .tables import apart, few, flat, linear
@@ -38,7 +38,7 @@ def test_nodes_with_nothing_in_common_should_stay_alone():
 
 
 def test_alike_nodes_lose_nothing_by_pooling():
-    network = single_cluster(12, m=10, m_val=0, d=5, sigma=1.0, random_state=1)
+    network = clustered((12,), m=10, m_val=0, d=5, sigma=1.0, random_state=1)
     found = compare_ways(linear(network.graph), *flat(network), ways=[Pooled()], splits=5)
     assert found.error("pooled").mean <= found.error("together").mean
     assert found.difference("alone", "pooled").above_zero

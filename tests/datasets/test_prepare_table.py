@@ -142,30 +142,27 @@ def test_column_names_need_not_be_text():
 def test_missing_values_are_counted_and_located(column, value):
     frame = with_value(column, 4, value)
     if column == "site":
-        with pytest.raises(
-            FedRelaxError, match=r"'site' has 1 missing.*index 4.*drop_missing=True"
-        ):
+        with pytest.raises(FedRelaxError, match=r"'site' has 1 missing.*index 4"):
             prepare(frame)
-    table = prepare(frame, drop_missing=column == "site")
+        return
+    table = prepare(frame)
     assert table.row_index.tolist() == [r for r in range(12) if r != 4]
     assert "1 of 12 rows are left out" in table.notes[0]
     assert table.task == "regression"
 
 
 @pytest.mark.parametrize("value", [None, np.nan, pd.NA])
-def test_gaps_of_features_stay_unless_they_are_to_be_dropped(value):
+def test_gaps_of_features_stay(value):
     frame = with_value("wind", 4, value)
     table = prepare(frame)
     assert np.flatnonzero(np.isnan(table.X[:, 0])).tolist() == [4] and len(table.y) == 12
     assert table.schema.columns[0].gaps
-    assert len(prepare(frame, drop_missing=True).y) == 11
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_infinite_values_count_as_missing(value):
     table = prepare(with_value("wind", 2, value))
     assert np.isnan(table.X[2, 0]) and "'wind' is infinite in 1 row, first on" in table.notes[0]
-    assert len(prepare(with_value("wind", 2, value), drop_missing=True).y) == 11
     assert len(prepare(with_value("power", 2, value)).y) == 11
 
 
@@ -184,16 +181,10 @@ def test_rows_without_a_target_are_left_out_but_not_those_with_gaps():
     frame = with_value("wind", 3, np.nan).assign(power=["n/a", *map(str, range(2, 12)), "x"])
     table = prepare(frame)
     assert table.row_index.tolist() == list(range(1, 11)) and np.isnan(table.X).sum() == 1
-    assert any("2 of 12 rows are left out: a value is missing" in note for note in table.notes)
+    assert any("2 of 12 rows are left out: 'power' is missing" in note for note in table.notes)
     assert any("numbers except in 1 row, such as 'x' on" in note for note in table.notes)
     with pytest.raises(FedRelaxError, match="target column 'power' is missing .* in every row"):
         prepare(make(power=np.nan))
-
-
-def test_nothing_left_after_dropping():
-    frame = make(wind=[np.nan, 1.0] * 6, power=[1.0, np.nan] * 6)
-    with pytest.raises(FedRelaxError, match="every row has a missing"):
-        prepare(frame, drop_missing=True)
 
 
 # Nodes
@@ -202,18 +193,15 @@ def test_nothing_left_after_dropping():
 def test_blanks_around_nodes_are_removed():
     table = prepare(make(site=["a", " a", "a ", "b"] * 3))
     assert set(table.nodes) == {"a", "b"}
-    assert "Spaces around 6 entries" in table.notes[0]
 
 
 def test_numbers_and_text_as_nodes_become_text():
     table = prepare(make(site=pd.Series([1, "1", "b"] * 4, dtype=object)))
     assert set(table.nodes) == {"1", "b"}
-    assert "mixes numbers and text" in table.notes[0]
 
 
-def test_whole_numbers_as_nodes_stay_whole_despite_gaps():
-    frame = make(site=[1, 2, 3] * 3 + [1, 2, np.nan])
-    nodes = prepare(frame, drop_missing=True).nodes
+def test_whole_numbers_as_nodes_are_whole():
+    nodes = prepare(make(site=[1.0, 2.0, 3.0] * 4)).nodes
     assert {type(node) for node in nodes} == {int}
     assert set(nodes) == {1, 2, 3}
 
@@ -276,7 +264,7 @@ def test_a_guess_on_whole_numbers_is_noted_and_can_be_overruled(values, other):
 
 
 def test_whole_classes_with_gaps_are_still_classes():
-    table = prepare(make(power=[0, 1, 2] * 3 + [0, 1, np.nan]), drop_missing=True)
+    table = prepare(make(power=[0, 1, 2] * 3 + [0, 1, np.nan]))
     assert table.task == "classification"
     assert table.classes.tolist() == [0, 1, 2]
 
@@ -284,7 +272,6 @@ def test_whole_classes_with_gaps_are_still_classes():
 def test_blanks_around_classes_are_removed():
     table = prepare(make(power=["yes", " yes", "no"] * 4))
     assert table.classes.tolist() == ["no", "yes"]
-    assert any("Spaces around classes" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +308,6 @@ def test_targets_that_cannot_be_learned(values, task, words):
         ({"target": "qqq"}, "no column 'qqq' among 'site', 'wind', 'hour', 'power'"),
         ({"target": "site"}, "both as node and as target"),
         ({"features": []}, "features is empty"),
-        ({"features": ["wind", "wind"]}, "'wind' is named twice"),
         ({"features": ["wind", "power"]}, "'power' is the target"),
         ({"features": ["site"]}, "'site' is the node"),
         ({"exclude": ["wind", "hour"]}, "no column is left to learn from"),

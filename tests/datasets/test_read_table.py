@@ -23,9 +23,7 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1"]
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_separator_encoding_and_line_ends_are_found(write, separator, encoding, end):
     rows = [["städte", "wind speed", "y"], ["Kölñ", "1.5", "2"], ["Ås", "2.5", "3"]]
@@ -149,6 +147,6 @@ def test_a_file_that_fails_to_be_read(write, monkeypatch):
     def fail(path, most):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("fedrelax.datasets.files.read_file", fail)
+    monkeypatch.setattr("fedrelax.schema.reading.read_file", fail)
     with pytest.raises(FedRelaxError, match="Permission denied"):
         read_table(path)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrelax.datasets import SyntheticNetwork, clustered, mixture, single_cluster
+from fedrelax.datasets import SyntheticNetwork, clustered, mixture
 from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 
 MAKERS = {
     "clustered": lambda **kw: clustered((3, 5), **kw),
-    "single_cluster": lambda **kw: single_cluster(8, **kw),
+    "single_cluster": lambda **kw: clustered((8,), **kw),
     "mixture": lambda **kw: mixture(8, 2, **kw),
 }
 
@@ -159,7 +159,6 @@ def test_largest_remainder_sums_exactly_and_stays_within_one(odds, total, seed):
         (mixture, {"K": 0}, "K=0 must be"),
         (mixture, {"m_pub": 0}, "m_pub=0 must be"),
         (mixture, {"m_val": -1}, "m_val=-1 must be"),
-        (single_cluster, {"n": "many"}, "n='many' must be"),
     ],
 )
 def test_bad_arguments_are_named(maker, arguments, words):

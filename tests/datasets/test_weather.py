@@ -45,12 +45,6 @@ def test_coordinates_are_indexed_by_station(load):
     assert len(coordinates) == 2
 
 
-def test_namesakes_at_different_places_stay_apart(load):
-    weather = load(ROWS + "65.0,25.5,2024-01-01 00:00:00,-20,Harbour\n")
-    assert set(weather.stations) == {"Harbour (60.1, 24.9)", "Harbour (65.0, 25.5)", "Tower"}
-    assert set(weather.coordinates.index) == set(weather.stations)
-
-
 def test_repeated_readings_are_averaged_and_missing_ones_left_out(load):
     weather = load(
         ROWS

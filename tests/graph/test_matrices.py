@@ -90,12 +90,11 @@ def test_bad_entries_are_named(make, entries, message):
     [
         (np.ones((2, 3)), None, r"shape \(2, 3\); give a square one"),
         (np.ones(3), None, r"shape \(3,\)"),
-        ([[0, 1], [1]], None, "rows of the matrix have different lengths"),
+        ([[0, 1], [1]], None, "or rows of different lengths"),
         (np.zeros((0, 0)), None, "no nodes"),
         (A, ["a", "b"], "2 labels were given for 3 nodes"),
-        ([[0, "far"], ["far", 0]], ["a", "b"], "between 'a' and 'b' is 'far'"),
-        (np.array([[0, None], [None, 0]]), ["a", "b"], "between 'a' and 'b' is None"),
-        (np.array([[0, 1j], [1j, 0]]), None, "give a real number"),
+        ([[0, "far"], ["far", 0]], ["a", "b"], "something other than real numbers"),
+        (np.array([[0, None], [None, 0]]), ["a", "b"], r"edge \('a', 'b'\) has the weight nan"),
         (sparse.csr_array(np.array([[0, 1j], [1j, 0]])), None, "give real numbers"),
     ],
 )

@@ -72,12 +72,7 @@ def test_the_order_of_the_nodes_does_not_matter(places, k, random):
     g = Graph.from_coordinates(places, k=k, labels=names, weights="distance")
     shuffled = [names[i] for i in order]
     h = Graph.from_coordinates(places[order], k=k, labels=shuffled, weights="distance")
-    assert h.reorder(names) == g
-    if np.ptp(places, axis=0).any():
-        by_features = Graph.from_features(places, k=k, labels=names)
-        assert (
-            Graph.from_features(places[order], k=k, labels=shuffled).reorder(names) == by_features
-        )
+    assert h.subgraph(names) == g
 
 
 def test_random_points_have_exactly_the_brute_force_edges():
@@ -185,16 +180,13 @@ def test_very_small_and_very_large_coordinates(size):
     ("places", "options", "message"),
     [
         ({"a": (0, 0), "b": (np.nan, 0)}, {}, r"node 'b' has the coordinate nan \(column 0\)"),
-        ({"a": (0, 0), "b": (0, "x")}, {}, r"node 'b' has the coordinate x \(column 1\)"),
-        ({"a": (0, 0), "b": (0,)}, {}, "node 'b' has 1 coordinates and node 'a' has 2"),
-        ([(0, 0), (0, 1, 2)], {}, "node 1 has 3 coordinates"),
+        ({"a": (0, 0), "b": (0, "x")}, {}, "all numbers and equally many"),
+        ({"a": (0, 0), "b": (0,)}, {}, "all numbers and equally many"),
         ({"a": (91, 0), "b": (0, 0)}, {"metric": "haversine"}, "node 'a' has the latitude 91.0"),
         ({"a": (0, 400), "b": (0, 0)}, {"metric": "haversine"}, "node 'a' has the longitude 400"),
         ({"a": (0, 0, 0)}, {"metric": "haversine"}, "needs two columns.*found 3"),
         (pd.DataFrame({"lat": [1], "y": [2]}), {}, "exactly one latitude and one longitude"),
-        (pd.DataFrame({"lat": [1.0], "lon": ["2E"]}), {}, r"node 0 .* 2E \(column lon\)"),
-        (pd.DataFrame({"lat": [1.0], "lon": ["2"]}), {}, r"node 0 .* 2 \(column lon\)"),
-        (np.array([[1j, 0]]), {}, r"node 0 has the coordinate 1j \(column 0\)"),
+        (pd.DataFrame({"lat": [1.0], "lon": [np.inf]}), {}, r"node 0 .* inf \(column lon\)"),
         (np.zeros((3, 2)), {"k": 0}, "k is 0"),
         (np.zeros((3, 2)), {"k": 1.5}, "k is 1.5; give a whole number"),
         (np.zeros((3, 2)), {"metric": "manhattan"}, "metric is 'manhattan'; choose"),
@@ -208,21 +200,3 @@ def test_very_small_and_very_large_coordinates(size):
 def test_bad_coordinates(places, options, message):
     with pytest.raises(FedRelaxError, match=message):
         Graph.from_coordinates(places, **options)
-
-
-def test_features_are_standardised_and_constant_ones_ignored():
-    rng = np.random.default_rng(5)
-    values = rng.normal(size=(50, 3)) * [1, 1000, 1e-3] + [0, 5, 9]
-    standard = (values - values.mean(axis=0)) / values.std(axis=0)
-    with_constant = np.column_stack([values, np.full(50, 0.1)])
-    g = Graph.from_features(pd.DataFrame(with_constant, index=[f"n{i}" for i in range(50)]), k=4)
-    assert_nearest(g, straight(standard), 4, slack=1e-9)
-    assert g.labels[0] == "n0" and g.positions is None
-
-
-def test_features_that_say_nothing():
-    with pytest.raises(FedRelaxError, match="every feature is the same at all nodes"):
-        Graph.from_features(np.full((4, 2), 0.1))
-    assert Graph.from_features([[1.0, 2.0]]).n_edges == 0
-    with pytest.raises(FedRelaxError, match="node 1 has the feature nan"):
-        Graph.from_features([[1.0], [np.nan]])

@@ -120,22 +120,6 @@ def test_models_that_learn_their_difference_follow_too() -> None:
     assert largest_difference(est, full) < 1e-4
 
 
-def test_others_stay_as_they_are_without_a_ripple() -> None:
-    X, y, nodes = rows()
-    old = nodes < N
-    est = FedRelaxRegressor(Ridge(), ring(N), alpha=0.3).fit(X[old], y[old], nodes[old])
-    before = {i: est.models_[i].coef_.copy() for i in range(N)}
-    change = est.plug_in(N, X[~old], y[~old], neighbours=[0, 1], ripple=0)
-    assert change.refitted == (N,)
-    assert set(change.waiting) == {0, 1}
-    assert "the ripple stopped before them" in change.notes[0]
-    assert all(np.array_equal(est.models_[i].coef_, before[i]) for i in range(N))
-
-    change = est.plug_in("far", X[~old], y[~old], neighbours=[10], ripple=1, tol=0.0)
-    assert set(change.refitted) == {"far", 10}
-    assert set(change.waiting) == {8, 9, 11, 12}
-
-
 def clusters(m: int = 10, size: int = 8) -> Any:
     return clustered((size,) * 3, m=m, d=12, sigma=0.1, random_state=1)
 

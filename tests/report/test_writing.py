@@ -301,7 +301,7 @@ def test_the_command_makes_the_run_again():
     class Saved:
         config = {  # noqa: RUF012
             "data": "/d/my table.csv", "node": "site", "target": "y", "features": ["a", "b c"],
-            "drop-missing": False, "alpha": "auto", "model-for": {"no 1": "tree"},
+            "quick": False, "alpha": "auto", "model-for": {"no 1": "tree"},
         }  # fmt: skip
 
     assert command(Saved()) == (

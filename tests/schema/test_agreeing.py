@@ -106,7 +106,7 @@ def test_what_differs_between_sites_only_is_kept() -> None:
 def test_a_name_of_every_row_is_left_out() -> None:
     frame = table(150).assign(key=[f"r{k:04d}" for k in range(150)])
     found, notes = agree(parts(frame))
-    assert "key" not in found.column_names and "a different text in every row" in notes[0]
+    assert "key" not in found.column_names and "its texts are too different" in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_name_of_every_row_is_left_out() -> None:
         (
             "day",
             "25/12/2024",
-            "dates in column 'day' are read with the day first, but at site 'site 0",
+            "column 'day' holds dates with the day first, but at site 'site 0' dates as year",
         ),
     ],
 )
@@ -159,4 +159,4 @@ def test_whatever_is_told_is_read_or_refused(said: dict[str, Any]) -> None:
         schema, _ = agreed({"one": [told]}, named=True)
     except FedRelaxError:
         return
-    assert np.isfinite(schema.encode(np.zeros((1, 1)))).all() or schema.texts
+    assert np.isfinite(schema.encode(np.zeros((1, 1)))).all()

@@ -36,7 +36,6 @@ def written(number, form):
         "euro after": f"{comma} €",
         "code before": f"EUR {point}",
         "dollar": f"US${point}",
-        "accounting": f"({point[1:]})" if number < 0 else point,
         "percent": f"{number:.2f}%",
         "spaced percent": f"{comma.replace('.', '')} %",
     }[form]
@@ -44,7 +43,7 @@ def written(number, form):
 
 FORMS = [
     *("decimal comma", "thousands", "continental", "spaces", "narrow spaces", "Swiss"),
-    *("euro before", "euro after", "code before", "dollar", "accounting"),
+    *("euro before", "euro after", "code before", "dollar"),
     *("percent", "spaced percent"),
 ]
 
@@ -57,7 +56,7 @@ def test_numbers_are_read_and_the_note_names_what_is_odd(form):
     said = " ".join(notes)
     assert "'call us' on the row with index 22" in said and "missing" in said
     if form != "decimal comma":
-        assert "Column 'x' holds numbers such as" in said and "'n/a' counts as missing" in said
+        assert "Column 'x' holds numbers such as" in said
     again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
     for text, number in zip(
         texts, NUMBERS * 2, strict=True
@@ -105,11 +104,6 @@ def test_what_only_looks_like_a_number_is_none(texts, kind):
     assert schema_of(column(texts))[0].columns[0].kind == kind
 
 
-def test_several_currencies_are_mentioned():
-    notes = schema_of(column(["€5.50", "$6.25", "€7.10"]))[1]
-    assert "'€', '$' are not converted" in notes[0]
-
-
 def test_sites_agree_on_the_decimal_mark():
     sure, unsure = column(["1,5", "2,25", "3,5"]), column(["1,234", "2,250", "3,125"])
     point = column(["1.5", "2,000.25", "3,125"])
@@ -117,7 +111,7 @@ def test_sites_agree_on_the_decimal_mark():
     assert schema.columns[0].decimal == ","
     assert schema.code(unsure)[:, 0].tolist() == [1.234, 2.25, 3.125]
     with pytest.raises(
-        FedRelaxError, match="'x' has decimal points at site 'b', but decimal commas"
+        FedRelaxError, match="'b': column 'x' holds decimal points, but at site 'a' decimal commas"
     ):
         agreed({"a": tell(sure)[0], "b": tell(point)[0]}, named=True)
 
@@ -165,10 +159,10 @@ def test_an_empty_column_is_no_obstacle_to_predict(frame):
 @pytest.mark.parametrize(
     ("y", "words"),
     [
-        (pd.Series(pd.date_range("2024-01-01", periods=20)), "y holds dates such as '2024-01-01"),
-        (pd.Series(pd.date_range("2024-01-01", periods=20, tz="CET")), "y holds dates"),
-        (pd.Series(pd.period_range("2024-01", periods=20, freq="M")), "y holds dates"),
-        (["low", "high"] * 10, "y holds text such as 'low' in row 0.*FedRelaxClassifier"),
+        (pd.Series(pd.date_range("2024-01-01", periods=20)), "y holds '2024-01-01"),
+        (pd.Series(pd.date_range("2024-01-01", periods=20, tz="CET")), "y holds '2024-"),
+        (pd.Series(pd.period_range("2024-01", periods=20, freq="M")), "y holds '2024-"),
+        (["low", "high"] * 10, "y holds 'low'.*FedRelaxClassifier"),
     ],
 )
 def test_targets_that_a_regressor_cannot_predict(frame, y, words):

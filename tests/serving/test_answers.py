@@ -17,8 +17,6 @@ import numpy as np
 import pandas as pd
 
 from fedrelax.datasets import read_table
-from fedrelax.serving.served import Body, Served
-from fedrelax.storage import read_result
 
 from .asking import Client, serving
 from .conftest import run
@@ -77,19 +75,9 @@ def test_text_dates_gaps_and_columns_that_a_node_lacks(kinds):
     assert "not seen in training" in said["notes"][0]
     assert again["predictions"] == pytest.approx(expected[1:2], rel=1e-12)
     columns = {line["name"]: line["kind"] for line in about["columns"]}
-    found = {"size": "number", "kind": "category", "open": "flag", "day": "date", "note": "text"}
+    found = {"size": "number", "kind": "category", "open": "flag", "day": "date"}
     assert columns == found
     assert {"node": "s5", "model": "ridge", "lacks": ["size"]} in about["nodes"]
-
-
-def test_texts_of_past_requests_are_forgotten(kinds):
-    served = Served(read_result(kinds / "result"))
-    row = {"size": 1.0, "kind": "a", "open": True, "day": "2024-01-05"}
-    rows = [{**row, "note": f"a text {k}"} for k in range(50)]
-    first = served.predict(Body(node="s0", rows=rows))
-    texts = served.saved.preparation.schema.texts["note"]
-    assert texts.codes(["another"]).tolist() == [1.0]  # the first after the empty text
-    assert served.predict(Body(node="s0", rows=rows)) == first
 
 
 def test_eight_clients_at_once_get_their_own_answers(numbers):

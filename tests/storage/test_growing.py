@@ -224,17 +224,3 @@ def test_a_changed_network_can_be_saved_whole(tmp_path: Path) -> None:
     again.plug_in("next", X[:5], y[:5])
     save_grown(tmp_path / "grown", read_result(tmp_path / "out"), again)
     assert "next" in load_result(tmp_path / "grown").models_
-
-
-def test_a_drift_is_seen_across_results(tmp_path: Path) -> None:
-    """What each update said of a node's circle goes on to the next result."""
-    X, y, nodes = rows()
-    est = FedRelaxRegressor(Ridge(), alpha=0.2).fit(X, y, nodes)
-    former = save_result(tmp_path / "first", est)
-    named = []
-    for k in range(5):
-        est = load_result(former)
-        shift = 30.0 if k == 4 else 0.0
-        named.append(est.update(X[:6], y[:6] + shift, nodes[:6]).drifting)
-        former = save_grown(tmp_path / f"next{k}", read_result(former), est)
-    assert named == [(), (), (), (), ("s0",)]

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 
 from fedrelax.cli.settings import parts_of
-from fedrelax.datasets import Table, read_table
+from fedrelax.datasets import Table
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
 from fedrelax.storage.labels import by_text, find_label
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
+from fedrelax.typing import DataFrame, Label
 
-FORMS = "complete, knn:lat,lon:5, edges:FILE or features:5"
-KINDS = ("complete", "knn", "edges", "features")
+FORMS = "complete, knn:lat,lon:5 or edges:FILE"
+KINDS = ("complete", "knn", "edges")
 
 
 @dataclass(frozen=True)
 class GraphSpec:
-    """What ``--graph`` says. ``columns`` and ``k`` belong to knn and features, ``file`` to edges."""
+    """What ``--graph`` says. ``columns`` and ``k`` belong to knn, ``file`` to edges."""
 
     kind: str
     columns: tuple[str, ...] = ()
@@ -32,8 +32,6 @@ class GraphSpec:
     def __str__(self) -> str:
         if self.kind == "knn":
             return f"knn:{','.join(self.columns)}:{self.k}"
-        if self.kind == "features":
-            return f"features:{self.k}"
         return self.kind if self.file is None else f"edges:{self.file.absolute()}"
 
 
@@ -55,7 +53,7 @@ def parse_graph(text: str) -> GraphSpec:
         wrong = "names no file with source,target,weight"
     elif kind == "knn" and not parts_of(columns):
         wrong = "names no columns that hold the coordinates"
-    elif kind in ("knn", "features") and (not count.strip().isdecimal() or int(count) < 1):
+    elif kind == "knn" and (not count.strip().isdecimal() or int(count) < 1):
         wrong = f"{count!r} is not a number of neighbours"
     if wrong:
         raise FedRelaxError(f"--graph {text!r}: {wrong}; use {FORMS}")
@@ -68,21 +66,15 @@ def make_graph(
     spec: GraphSpec,
     frame: DataFrame,
     table: Table,
-    rows: FloatArray,
-    train: AnyArray,
     note: Callable[[str], None],
 ) -> Graph | None:
-    """Build the graph over the table's nodes; ``train`` marks the ``rows`` that may be seen.
+    """Build the graph over the table's nodes.
 
     "complete" gives None: the estimator finds neighbours without listing all pairs.
     """
     labels = list(dict.fromkeys(table.nodes.tolist()))
     if spec.kind == "complete":
         return None
-    if spec.kind == "features":
-        nodes, X = table.nodes[train], rows[train]
-        means = {label: X[nodes == label].mean(axis=0) for label in labels}
-        return Graph.from_features(means, k=spec.k)
     if spec.kind == "edges":
         assert spec.file is not None
         return _from_file(spec.file, labels, note)
@@ -122,25 +114,16 @@ def _coordinates(
 
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
     """Read the edges; nodes of the table that no edge names learn alone."""
-    import pandas as pd
-
-    from fedrelax.graph.edges import edge_columns
-
-    frame, by_name = read_table(file, as_text=True), by_text(labels)
-    source, target, weight = edge_columns([str(name) for name in frame.columns], str(file))
-    for end in (source, target):
-        texts = frame.iloc[:, end].tolist()
-        found = [(text, find_label(text, by_name)) for text in texts]
-        ends = [text if label is None else label for text, label in found]
-        frame[frame.columns[end]] = pd.Series(ends, frame.index, dtype=object)
-    if weight is not None:  # a text that is no number stays, for the message about it
-        texts = frame.iloc[:, weight]
-        weights = pd.to_numeric(texts, errors="coerce").astype(object)
-        frame[frame.columns[weight]] = weights.where(weights.notna(), texts)
     try:
-        graph = Graph.from_edges(frame)
+        graph = Graph.from_csv(file)
     except FedRelaxError as error:
-        raise FedRelaxError(f"--graph: {file}, {error}") from error
+        raise FedRelaxError(f"--graph: {error}") from error
+    by_name = by_text(labels)
+    found = [find_label(label, by_name) for label in graph.labels]
+    graph = Graph(
+        graph.adjacency,
+        [own if own is not None else label for own, label in zip(found, graph.labels, strict=True)],
+    )
     strange = [label for label in graph.labels if label not in by_name.values()]
     alone = [label for label in labels if label not in graph]
     them = listing(strange, most=3)

@@ -14,7 +14,6 @@ from fedrelax.cli.graphs import GraphSpec, make_graph, parse_graph
 from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.cli.splitting import NONE, Splitting, splitting_of
 from fedrelax.datasets import Table, prepare_table, read_table
-from fedrelax.datasets.files import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import centre_and_spread
@@ -23,6 +22,7 @@ from fedrelax.models.names import model_by_name
 from fedrelax.public import DRAWS
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column, where
+from fedrelax.schema.reading import PARQUET_ENDINGS, TEXT_ENDINGS
 from fedrelax.splits import group_rows
 from fedrelax.storage import SavedResult
 from fedrelax.storage.formats import check_savable
@@ -72,20 +72,16 @@ class Source:
     note: Callable[[str], None]
 
     def inputs(self, train: AnyArray, test: AnyArray | None = None) -> Inputs:
-        """Return the inputs of a split: graph and models see nothing but its training rows."""
+        """Return the inputs of a split: models see nothing but its training rows."""
         table, names = self.table, self.model_names
-        by_features = self.spec.kind == "features"  # else the estimator alone encodes the rows
         ready = Preparation.of(
             table.schema,
             table.X[train],
             group_rows(table.nodes[train], int(train.sum())),
-            encoded=by_features,
+            encoded=False,  # the estimator alone encodes the rows
             measure=self.config.schema is None,
         )
-        rows = table.X
-        if by_features:
-            rows = ready.rows(rows, group_rows(table.nodes, len(rows)))
-        graph = make_graph(self.spec, self.frame, table, rows, train, self.note)
+        graph = make_graph(self.spec, self.frame, table, self.note)
         check_labels(list(names) if graph is None else graph.labels)
         made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
         if ready.is_plain:
@@ -130,7 +126,6 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         target=config.target,
         features=features,
         task=config.task,
-        drop_missing=config.drop_missing,
         exclude=[] if features else [*places, *split],
         schema=schema,
     )

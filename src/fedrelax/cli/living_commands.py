@@ -26,12 +26,6 @@ OldRows = Annotated[
         help="The table RESULT was fitted to: results hold no rows, and only nodes with rows are refitted."
     ),
 ]
-Ripple = Annotated[
-    int | None,
-    typer.Option(
-        help="How many edges away others are refitted; 0: none. Default: as far as predictions change."
-    ),
-]
 Tol = Annotated[
     float | None,
     typer.Option(
@@ -61,7 +55,6 @@ def join(
         ),
     ] = None,
     table: OldRows = None,
-    ripple: Ripple = None,
     tol: Tol = None,
     trust: Trust = None,
     report: Report = False,
@@ -87,7 +80,6 @@ def join(
                 y[own],
                 neighbours=near,
                 position=None if near else positions_in(frame[own], grown.saved),
-                ripple=ripple,
                 tol=tol,
             )
             _tell(change, talk)
@@ -102,7 +94,6 @@ def update(
         int | None, typer.Option(help="Keep only this many of each node's newest rows.")
     ] = None,
     table: OldRows = None,
-    ripple: Ripple = None,
     tol: Tol = None,
     trust: Trust = None,
     report: Report = False,
@@ -119,7 +110,7 @@ def update(
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         rows = grown.new_rows(data)
         talk.activity.doing("Refitting the nodes of new rows and those near them", step="fitting")
-        _tell(grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol), talk)
+        _tell(grown.fitted.update(*rows, keep=keep, tol=tol), talk)
         grown.save(report)
 
 
@@ -128,7 +119,6 @@ def unplug(
     label: Annotated[str, typer.Argument(metavar="LABEL", help="The node to remove.")],
     out: Out,
     table: OldRows = None,
-    ripple: Ripple = None,
     tol: Tol = None,
     trust: Trust = None,
     report: Report = False,
@@ -144,7 +134,7 @@ def unplug(
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         talk.activity.doing("Refitting the neighbours", step="fitting")
-        _tell(grown.fitted.unplug(grown.node(label), ripple=ripple, tol=tol), talk)
+        _tell(grown.fitted.unplug(grown.node(label), tol=tol), talk)
         grown.save(report)
 
 
@@ -167,9 +157,5 @@ def _tell(change: Change, talk: Talk) -> None:
         moved = "did not change"
     nodes = counted(len(change.refitted), "node")
     talk.plain(f"Refitted {nodes} in {change.seconds:.2f} s; predictions {moved}.")
-    if change.drifting:
-        talk.plain(f"Drifted away from their neighbours: {listing(change.drifting)}.")
-    for node, near in change.moves.items():
-        talk.plain(f"Node {node!r} switched to {listing(near, most=5)}.")
     for text in change.notes:
         talk.note(f"{text}.")

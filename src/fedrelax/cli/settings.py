@@ -99,17 +99,10 @@ class LearningConfig:
     task: Literal["auto", "regression", "classification"] = flag(
         DATA, "auto, regression or classification. Default: auto.", default="auto"
     )
-    drop_missing: bool = flag(
-        DATA,
-        "Leave out rows with a missing feature instead of filling it in.",
-        default=False,
-        off="--keep-missing",
-    )
     graph: str = flag(
         LEARNING,
         "Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these "
-        "columns), features:5 (the 5 with the most similar inputs), or edges:FILE (a table "
-        "with the columns source,target,weight). Default: complete.",
+        "columns), or edges:FILE (a table with the columns source,target,weight). Default: complete.",
         default="complete",
     )
     model: str = flag(
@@ -272,7 +265,6 @@ class LearningConfig:
 
 
 FLAGS = {
-    "drop_missing": "--drop-missing",
     "overwrite": "--overwrite",
     "public": "--public",
     "task": "--task",

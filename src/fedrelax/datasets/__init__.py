@@ -10,9 +10,9 @@ from fedrelax.datasets.examples import (
     labelled_split,
     load_weather,
 )
-from fedrelax.datasets.files import read_table
-from fedrelax.datasets.synthetic import SyntheticNetwork, clustered, mixture, single_cluster
+from fedrelax.datasets.synthetic import SyntheticNetwork, clustered, mixture
 from fedrelax.datasets.tables import Table, prepare_table
+from fedrelax.schema.reading import read_table
 
 __all__ = [
     "DigitsByWriter",
@@ -27,5 +27,4 @@ __all__ = [
     "mixture",
     "prepare_table",
     "read_table",
-    "single_cluster",
 ]

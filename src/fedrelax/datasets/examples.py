@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.datasets.files import read_table
 from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.kinds import find_column, where
+from fedrelax.schema.reading import read_table
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray
 from fedrelax.validation import RandomState, check_count
 
@@ -86,8 +86,7 @@ def load_weather(path: str | Path) -> Weather:
 
     Time runs from -1 at the first hour of the file to 1 at the last; the sine and cosine have a
     period of one day. Rows without a temperature are left out and repeated readings of one station
-    and hour are averaged. Two stations of one name at different places stay apart: their coordinates
-    are added to their names.
+    and hour are averaged.
     """
     import pandas as pd
 
@@ -111,10 +110,6 @@ def load_weather(path: str | Path) -> Weather:
         raise FedRelaxError(f"{path} holds no temperature; fill in the column 'temp'")
 
     frame = frame.assign(name=frame["name"].astype(str).str.strip())
-    places = frame[["name", "Latitude", "Longitude"]].drop_duplicates()
-    namesakes = frame["name"].isin(places.loc[places["name"].duplicated(), "name"])
-    place = "(" + frame["Latitude"].astype(str) + ", " + frame["Longitude"].astype(str) + ")"
-    frame["name"] = frame["name"].where(~namesakes, frame["name"] + " " + place)
     frame = frame.groupby(["name", "Timestamp"], as_index=False).mean()
 
     timestamps = frame["Timestamp"]

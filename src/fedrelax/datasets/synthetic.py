@@ -92,24 +92,6 @@ def clustered(
     )
 
 
-def single_cluster(
-    n: int = 50,
-    *,
-    m: int = 10,
-    d: int = 10,
-    sigma: float = 0.0,
-    p_in: float = 0.8,
-    m_val: int = 100,
-    m_pub: int = 100,
-    random_state: RandomState = None,
-) -> SyntheticNetwork:
-    """Draw one cluster of ``n`` nodes: the setting of the paper's bound on the variation."""
-    check_count("n", n, least=1)
-    return clustered(
-        (n,), m=m, d=d, sigma=sigma, p_in=p_in, m_val=m_val, m_pub=m_pub, random_state=random_state
-    )
-
-
 def mixture(
     n: int = 150,
     K: int = 3,

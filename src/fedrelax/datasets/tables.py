@@ -9,15 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedrelax.datasets.files import UNNAMED
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema import Schema
 from fedrelax.schema.inferring import coded_table, notes_on_numbers, numbers_in
 from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
 from fedrelax.schema.numbers import texts_of
+from fedrelax.schema.reading import UNNAMED
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Series
-
-DROP_HINT = "use drop_missing=True to leave such rows out"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +51,6 @@ def prepare_table(
     target: Hashable,
     features: Sequence[Hashable] | None = None,
     task: Literal["auto"] | Task = "auto",
-    drop_missing: bool = False,
     exclude: Sequence[Hashable] = (),
     schema: Schema | None = None,
 ) -> Table:
@@ -61,7 +58,7 @@ def prepare_table(
 
     Without ``features``, all columns are used except the node, the target and those in ``exclude``;
     ``notes`` say what is left out, and why. Rows without a target are left out; rows with gaps in
-    features are kept, unless ``drop_missing``.
+    features are kept.
     A ``schema`` says which columns there are and what they mean. With ``task="auto"``, text and
     true/false are classes, decimal numbers are not, and whole numbers are classes where they look
     like codes: at most 20 different ones, none of them rare, none negative (two values may be).
@@ -104,19 +101,15 @@ def prepare_table(
     if task != "classification" and kind_of(frame[target]) == "text":
         frame = frame.copy(deep=False)
         frame[target] = as_quantities(frame[target], notes)
-    needed = [node, target]
-    if drop_missing:
-        needed += [column for column in chosen if kind_of(frame[column]) != "nothing"]
-    complete = _complete(frame, needed, drop_missing, notes)
+    complete = _complete(frame, node, target, notes)
     rows = frame if len(complete) == len(frame) else frame.iloc[complete]
-    nodes = _node_labels(rows[node], notes)
+    nodes = _node_labels(rows[node])
     if len(set(nodes)) < 2:
         raise FedRelaxError(
             f"column {node!r} names a single node, {nodes[0]!r}, which has no neighbours to learn "
             f"from; give a table with at least two nodes, or name another column as node"
         )
-    gaps = bool(frame[target].isna().any())
-    y, task, classes = prepare_target(rows[target], task, gaps, notes)
+    y, task, classes = prepare_target(rows[target], task, len(rows) < len(frame), notes)
     if schema is None:
         if features is None:
             chosen = _other_names(rows, chosen, nodes, notes)
@@ -133,17 +126,14 @@ def _explicit(
 ) -> list[Hashable]:
     """The named columns, each once, and neither node nor target."""
     names = [features] if isinstance(features, str) else features
-    chosen = [find_column(frame, name) for name in names]
+    chosen = list(dict.fromkeys(find_column(frame, name) for name in names))
     if not chosen:
         raise FedRelaxError("features is empty; name at least one column, or leave features out")
-    for column in chosen:
-        if column in (node, target):
-            role = "node" if column == node else "target"
+    for column, role in ((node, "node"), (target, "target")):
+        if column in chosen:
             raise FedRelaxError(
                 f"column {column!r} is the {role} and cannot be a feature too; leave it out"
             )
-        if chosen.count(column) > 1:
-            raise FedRelaxError(f"feature {column!r} is named twice; name it once")
     return chosen
 
 
@@ -164,34 +154,24 @@ def _other_names(
     return [column for column in columns if column not in names]
 
 
-def _complete(
-    frame: DataFrame, columns: list[Hashable], drop_missing: bool, notes: list[str]
-) -> IntArray:
-    """The positions of the rows in which every column has a finite value: node, target, and any others."""
-    node, target = columns[:2]
-    bad = {column: missing(frame[column]) for column in columns}
-    gappy = [column for column in columns if bad[column].any()]
-    rows = np.any(list(bad.values()), axis=0)
-    if bad[node].any() and not drop_missing:
+def _complete(frame: DataFrame, node: Hashable, target: Hashable, notes: list[str]) -> IntArray:
+    """The positions of the rows with a target; every row needs a node."""
+    nameless, without = missing(frame[node]), missing(frame[target])
+    if nameless.any():
         raise FedRelaxError(
-            f"node column {node!r} has {counted(int(bad[node].sum()), 'missing or infinite value')}, "
-            f"the first on {where(frame.index, int(bad[node].argmax()))}; fill them in, or {DROP_HINT}"
+            f"node column {node!r} has {counted(int(nameless.sum()), 'missing or infinite value')}, "
+            f"the first on {where(frame.index, int(nameless.argmax()))}; fill them in, or leave these "
+            "rows out"
         )
-    if bad[target].all():
+    if without.all():
         raise FedRelaxError(
             f"target column {target!r} is missing or infinite in every row; name another as target"
         )
-    if rows.all():
-        raise FedRelaxError(
-            f"every row has a missing or infinite value in {listing(gappy)}; "
-            f"fill them in, or leave these columns out of the features"
-        )
-    if gappy:
+    if without.any():
         notes.append(
-            f"{int(rows.sum())} of {len(frame)} rows are left out: a value is missing or infinite "
-            f"in {listing(gappy)}."
+            f"{int(without.sum())} of {len(frame)} rows are left out: {target!r} is missing or infinite."
         )
-    return np.flatnonzero(~rows)
+    return np.flatnonzero(~without)
 
 
 def missing(column: Series) -> npt.NDArray[np.bool_]:
@@ -201,23 +181,14 @@ def missing(column: Series) -> npt.NDArray[np.bool_]:
     return np.array([text is None for text in texts_of(column)])
 
 
-def _node_labels(column: Series, notes: list[str]) -> AnyArray:
-    """Plain Python labels of one type: whole numbers, else text without spaces around it."""
+def _node_labels(column: Series) -> AnyArray:
+    """Plain Python labels of one type: numbers, else text without spaces around it."""
     labels: list[Any] = column.tolist()
-    if all(not isinstance(label, float) or label.is_integer() for label in labels):
-        # Whole numbers in a column with gaps arrive as floats.
-        labels = [int(label) if isinstance(label, float) else label for label in labels]
-    kinds = {float if isinstance(label, (int, float)) else type(label) for label in labels}
-    if len(kinds) > 1:
-        notes.append(f"Node column {column.name!r} mixes numbers and text; all are taken as text.")
-    if kinds != {float}:
-        texts = [str(label) for label in labels]
-        labels = [text.strip() for text in texts]
-        changed = sum(new != old for new, old in zip(labels, texts, strict=True))
-        if changed:
-            notes.append(
-                f"Spaces around {changed} entries of node column {column.name!r} are removed."
-            )
+    if all(isinstance(label, int | float) for label in labels):
+        whole = all(float(label).is_integer() for label in labels)
+        labels = [int(label) for label in labels] if whole else labels
+    else:
+        labels = [str(label).strip() for label in labels]
     return np.array(labels, dtype=object)
 
 
@@ -248,7 +219,7 @@ def prepare_target(
                 f"learn; name another column as target"
             )
         return numbers, task, None
-    y = class_labels(column, notes)
+    y = class_labels(column)
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) == 1:
         raise FedRelaxError(
@@ -327,7 +298,7 @@ def quantities(column: Series) -> AnyArray:
     return to_numbers(column)
 
 
-def class_labels(column: Series, notes: list[str]) -> AnyArray:
+def class_labels(column: Series) -> AnyArray:
     """Class labels of one type: true/false, whole numbers, or text without spaces around it."""
     from pandas.api import types
 
@@ -344,11 +315,7 @@ def class_labels(column: Series, notes: list[str]) -> AnyArray:
         return numbers.astype(np.int64)
     if all(isinstance(label, (int, np.integer)) for label in column.tolist()):
         return np.asarray(column.tolist(), dtype=np.int64)
-    labels = [str(label) for label in column.tolist()]
-    stripped = [label.strip() for label in labels]
-    if stripped != labels:
-        notes.append(f"Spaces around classes in target column {column.name!r} are removed.")
-    return np.asarray(stripped, dtype=np.str_)
+    return np.array([str(label).strip() for label in column.tolist()], dtype=np.str_)
 
 
 def _integral(numbers: AnyArray) -> bool:

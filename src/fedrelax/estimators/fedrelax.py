@@ -11,7 +11,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from fedrelax.estimators.base import FedRelaxEstimator
-from fedrelax.estimators.rows import warn
 from fedrelax.typing import AnyArray, FloatArray, Model
 
 
@@ -148,7 +147,7 @@ class FedRelaxClassifier(ClassifierMixin, FedRelaxEstimator):  # type: ignore[mi
 
     def predict_proba(self, X: Any, nodes: Any = None) -> FloatArray:
         """Return class probabilities in the order of ``classes_``; 0 or 1 if a model only gives labels."""
-        return self.answers(X, nodes, note=warn)
+        return self.answers(X, nodes)
 
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy over all rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, counted, did_you_mean, named
-from fedrelax.estimators.rows import TableRows, split_off_nodes, warn
+from fedrelax.estimators.rows import TableRows, split_off_nodes
 from fedrelax.graph import Graph
 from fedrelax.living import Change, LivingNetwork, changes
 from fedrelax.living.network import Origin, OwnRows
@@ -19,7 +19,7 @@ from fedrelax.living.snapshot import result_of
 from fedrelax.models import LocalModel
 from fedrelax.models.difference import local_model
 from fedrelax.network.rows import numbers_of
-from fedrelax.schema.kinds import index_of, is_frame
+from fedrelax.schema.kinds import is_frame
 from fedrelax.solvers import Result
 from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
@@ -56,7 +56,6 @@ class FittedNetwork(TableRows):
         neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
         *,
         position: Any = None,
-        ripple: int | None = None,
         tol: float | None = None,
     ) -> Change:
         """Add a node: it finds its neighbours and fits its model; others are refitted where it matters.
@@ -66,9 +65,9 @@ class FittedNetwork(TableRows):
             the newcomer is already in it; otherwise those whose answers on the public rows fit its rows,
             and then its model: see ``fedrelax.living.neighbourhood``.
         model : an unfitted model; by default, one of the same kind as the nearest neighbour's.
-        ripple : how many edges away from the newcomer others are refitted, 0 for none. By default, as far
-            as answers move by more than ``tol`` relative to their size (1e-4, or 0.1 for models such as
-            trees, which never quite settle). Nodes whose rows are not available stay as they are.
+        tol : others are refitted as far as answers move by more than this relative to their size (1e-4, or
+            0.1 for models such as trees, which never quite settle). Nodes whose rows are not available stay
+            as they are.
 
         A newcomer without rows is predicted by the mean of its neighbours. One with rows is fitted with
         the network's alpha. If models were found for all nodes together (``alpha="auto"`` with
@@ -87,7 +86,7 @@ class FittedNetwork(TableRows):
         if model is not None:
             view, update = self._views({label: model})[label], network.coupling.update
             model = local_model(view, self._result.task, update)
-        return changes.plug_in(network, label, rows, model, neighbours, position, ripple, tol)
+        return changes.plug_in(network, label, rows, model, neighbours, position, tol)
 
     def update(
         self,
@@ -96,23 +95,18 @@ class FittedNetwork(TableRows):
         nodes: Any = None,
         *,
         keep: int | None = None,
-        ripple: int | None = None,
         tol: float | None = None,
     ) -> Change:
         """Predict new rows, then learn from them: their nodes are refitted, and others where it matters.
 
-        ``nodes`` as in ``fit``. ``keep`` is how many of its newest rows a node keeps; ``ripple`` and
-        ``tol`` are those of ``plug_in``. What is returned has the error before learning, and names nodes
-        whose neighbours no longer suit them. If a wiring found the neighbours, such a node looks for new
-        ones and keeps only its new rows.
+        ``nodes`` as in ``fit``. ``keep`` is how many of its newest rows a node keeps; ``tol`` is that
+        of ``plug_in``. What is returned has the error before learning.
         """
-        return changes.update(self.living_, self._by_node(X, y, nodes), keep, ripple, tol)
+        return changes.update(self.living_, self._by_node(X, y, nodes), keep, tol)
 
-    def unplug(
-        self, label: Label, *, ripple: int | None = None, tol: float | None = None
-    ) -> Change:
+    def unplug(self, label: Label, *, tol: float | None = None) -> Change:
         """Remove a node: forget its model, answers, rows and edges, and refit its neighbours without it."""
-        return changes.unplug(self.living_, label, ripple, tol)
+        return changes.unplug(self.living_, label, tol)
 
     def know_rows(self, X: Any, y: Any, nodes: Any) -> None:
         """Supply the rows that nodes were trained on, so that a loaded network can refit these nodes.
@@ -140,16 +134,11 @@ class FittedNetwork(TableRows):
         ``nodes`` as in ``fit``. A node of the graph that has no model gets the weighted mean of its
         neighbours' predictions, and any other node what ``unknown`` says.
         """
-        answers = self.answers(X, nodes, note=warn)
+        answers = self.answers(X, nodes)
         return self._result.task.decode(answers)
 
-    def answers(
-        self, X: Any, nodes: Any = None, note: Callable[[str], None] | None = None
-    ) -> FloatArray:
-        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities.
-
-        ``note`` is called with a sentence about each column whose values are far outside those of training.
-        """
+    def answers(self, X: Any, nodes: Any = None) -> FloatArray:
+        """Return the predictions of each row's node, (rows, outputs): numbers, or class probabilities."""
         check_is_fitted(self, "_result")
         if nodes is None:
             nodes = self.node_column_
@@ -173,9 +162,6 @@ class FittedNetwork(TableRows):
         strange = {label: groups[label] for label in groups if not weights[label]}
         self._check_unknown(strange)
         coded = self._coded_later(X, groups) if is_frame(X) else X
-        if note is not None and self.preparation_ is not None:
-            for text in self.preparation_.schema.far_outside(coded, index_of(X)):
-                note(text)
         answer = np.empty((len(coded), self._result.task.n_outputs))
         for label, index in groups.items():
             if label not in strange:

@@ -16,7 +16,7 @@ from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.viewed import Seen, form_of, seen
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.inferring import coded_table
-from fedrelax.schema.kinds import as_frame, first_text, is_frame, kind_of
+from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.schema.preparation import ENCODED, View
 from fedrelax.schema.schema import is_extreme, rounded
 from fedrelax.splits import RowGroups, group_rows
@@ -56,11 +56,6 @@ def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
         hint = did_you_mean(nodes, X.columns)
         raise FedRelaxError(f"nodes={nodes!r} is not a column of X{hint}")
     return X.drop(columns=nodes), X[nodes].to_numpy(), nodes
-
-
-def warn(text: str) -> None:
-    """Warn whoever called ``predict`` about the rows."""
-    warnings.warn(text, FedRelaxWarning, stacklevel=4)
 
 
 class TableRows:
@@ -186,7 +181,7 @@ class TableRows:
                 self, X, reset=False, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
             )
             _refuse_gaps(plain)
-            check_sizes(plain, lambda k: f"column {k} of X", vanishing=False)
+            check_sizes(plain, lambda k: f"column {k} of X")
             return np.asarray(plain)
         coded = np.asarray(X, dtype=float)
         if coded.ndim != 2 or coded.shape[1] != len(ready.schema.columns):
@@ -267,21 +262,14 @@ def _refuse_gaps(X: AnyArray) -> None:
 
 def _refuse_other_targets(y: Any) -> None:
     """Refuse dates and text as the targets of a regression."""
-    import pandas as pd
-
     targets = np.asarray(y)
-    if targets.dtype.kind in "biufc":
-        return
-    values = pd.Series(targets.ravel())
-    kind = kind_of(values)
-    if kind == "dates":
-        raise FedRelaxError(
-            f"y holds dates such as {str(values.dropna().iloc[0])!r}, which a regressor cannot predict; "
-            "turn them into numbers, such as days since a date"
-        )
-    entry, value, count = first_text(values) if kind == "text" else (0, None, 0)
-    if count:
-        raise FedRelaxError(
-            f"y holds text such as {value!r} in row {entry // max(targets[0].size, 1)}, which a regressor "
-            "cannot predict; give numbers, or use FedRelaxClassifier for classes"
-        )
+    try:
+        if targets.dtype.kind not in "mM":
+            targets.astype(float)
+            return
+    except (TypeError, ValueError):
+        pass
+    raise FedRelaxError(
+        f"y holds {str(targets.flat[0])!r}, which a regressor cannot predict; give numbers, such as days "
+        "since a date, or use FedRelaxClassifier for classes"
+    )

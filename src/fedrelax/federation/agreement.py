@@ -122,13 +122,6 @@ def _shared_rows(hellos: Mapping[str, SiteManifest], schema: Schema) -> Preparat
     strange = [hello for hello in hellos.values() if hello.form != ENCODED]
     if schema.is_plain or not strange:
         return Preparation(schema)
-    texts = [column.name for column in schema.columns if column.kind == "text"]
-    if texts:
-        raise FedRelaxError(
-            f"site {strange[0].name!r}: its model {strange[0].model!r} takes columns as they are, but "
-            f"texts such as those in column {texts[0]!r} never leave a site; leave the column out, or "
-            "choose a model that takes numbers only"
-        )
     return Preparation(schema, encoded=False)
 
 

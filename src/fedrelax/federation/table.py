@@ -77,7 +77,7 @@ def _site_table(site: SiteFile, frame: DataFrame, source: str) -> SiteTable:
             "missing there."
         )
         features, aim = features[~gone], aim[~gone]
-    y = quantities(aim) if site.task == "regression" else class_labels(aim, notes)
+    y = quantities(aim) if site.task == "regression" else class_labels(aim)
     return SiteTable(features, y, source, tuple(notes))
 
 

@@ -126,17 +126,6 @@ class Graph:
         return cls(*families.nearest_by_coordinates(coords, k, metric, labels, weights))
 
     @classmethod
-    def from_features(
-        cls, summaries: object, k: int = 5, labels: Iterable[object] | None = None
-    ) -> Self:
-        """Join every node to the ``k`` others with the most similar feature summaries.
-
-        ``summaries`` has a row per node (DataFrame, dict or array). Each column is first centred and
-        divided by its standard deviation; constant columns are ignored.
-        """
-        return cls(*families.nearest_by_features(summaries, k, labels))
-
-    @classmethod
     def complete(cls, labels: Iterable[object], weight: float = 1.0) -> Self:
         """Join every node to every other with the same weight.
 
@@ -287,20 +276,16 @@ class Graph:
         names = [self.labels[row] for row in rows]
         return type(self)(self._matrix[rows][:, rows], names, points, self.geographic)
 
-    def reorder(self, labels: Iterable[object]) -> Self:
-        """Return the same graph with its nodes in another order."""
-        ordered = self.subgraph(labels)
-        self._refuse_missing(ordered.labels)
-        return ordered
-
     def with_labels(self, labels: Iterable[object]) -> Self:
         """Return the graph with its nodes and new, isolated ones, in the order of ``labels``.
 
         If the graph has positions, new nodes have the position NaN.
         """
         names = clean_labels(labels)
-        self._refuse_missing(names)
         row = {label: number for number, label in enumerate(names)}
+        left_out = [label for label in self.labels if label not in row]
+        if left_out:
+            raise FedRelaxError(f"labels leaves out {named('node', left_out)}; name every node")
         rows = np.array([row[label] for label in self.labels])
         own = self._matrix.tocoo()
         shape = (len(names), len(names))
@@ -310,11 +295,6 @@ class Graph:
             points = np.full((len(names), self.positions.shape[1]), np.nan)
             points[rows] = self.positions
         return type(self)(matrix, names, points, self.geographic)
-
-    def scaled(self, factor: float) -> Self:
-        """Return the graph with every weight multiplied by ``factor`` >= 0."""
-        families.check_factor("factor", factor)
-        return type(self)(self._matrix * factor, self.labels, self.positions, self.geographic)
 
     def to_networkx(self) -> nx.Graph:
         """Return a networkx graph with the attribute ``weight`` on every edge."""
@@ -380,11 +360,3 @@ class Graph:
 
         part: IntArray = connected_components(self._matrix, directed=False)[1]
         return part
-
-    def _refuse_missing(self, labels: tuple[Label, ...]) -> None:
-        missing = self._index.keys() - set(labels)
-        if missing:
-            left = [label for label in self.labels if label in missing]
-            raise FedRelaxError(
-                f"labels leaves out {named('node', left)}; name every node, or use subgraph"
-            )

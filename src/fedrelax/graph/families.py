@@ -1,5 +1,4 @@
-"""Graphs from a formula: stochastic blocks, the overlap of mixtures, and nearest neighbours in the plane,
-on the globe, or between feature summaries."""
+"""Graphs from a formula: stochastic blocks, the overlap of mixtures, and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -139,25 +138,6 @@ def nearest_by_coordinates(
         if len(apart):
             values = np.exp(-((distance / np.median(apart)) ** 2))
     return from_pairs(len(names), i, j, values), names, positions, globe
-
-
-def nearest_by_features(
-    summaries: object, k: int, labels: Iterable[object] | None
-) -> tuple[sparse.csr_array, tuple[Label, ...]]:
-    """Return the adjacency of the k nearest, by columns that are centred and scaled to unit spread."""
-    table, names = read_table(summaries, labels, "feature")
-    varies = table.min(axis=0) < table.max(axis=0)
-    if len(names) > 1 and not varies.any():
-        raise FedRelaxError(
-            "every feature is the same at all nodes, so none is nearer than another; "
-            "give a feature that differs"
-        )
-    columns = [_to_unit_size(column) for column in table.T[varies]]
-    # Moments of the sorted column are bitwise independent of the order of the nodes.
-    scaled = [(c - np.sort(c).mean()) / np.sort(c).std() for c in columns]
-    points = np.column_stack(scaled) if scaled else np.zeros((len(names), 1))
-    i, j = neighbour_pairs(points, k, names)
-    return from_pairs(len(names), i, j, np.ones(len(i))), names
 
 
 def neighbour_pairs(

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.graph.tables import as_array, as_floats, clean_labels, frame_labels
+from fedrelax.graph.tables import clean_labels, frame_labels
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, SparseMatrix
 
 ROUNDING = 1e-12
 """Relative difference between A_ij and A_ji that counts as rounding and is averaged out."""
-
-Where = Callable[[int], str]
-"""Says in messages where edge number e was read: "roads.csv, line 7: ", or nothing."""
-
-
-def nowhere(edge: int) -> str:
-    """Return no location: the edges were not read from a file or table."""
-    return ""
 
 
 def read_matrix(
@@ -46,24 +38,17 @@ def read_matrix(
         entries = (entries[list(entries.index)] if named else entries).to_numpy()
     if not sparse.issparse(entries):
         try:
-            entries = as_array(entries)
-        except ValueError:
-            raise FedRelaxError("the rows of the matrix have different lengths") from None
+            entries = np.array(entries, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise FedRelaxError(
+                "the matrix holds something other than real numbers, or rows of different lengths"
+            ) from None
     if entries.ndim != 2 or entries.shape[0] != entries.shape[1]:
         raise FedRelaxError(
             f"the matrix has shape {entries.shape}; give a square one, a row and a column per node"
         )
     names = clean_labels(labels, entries.shape[0])
-
-    def wrong(i: int, j: int) -> FedRelaxError:
-        return FedRelaxError(
-            f"the weight between {names[i]!r} and {names[j]!r} is {entries[i, j]!r}; "
-            "give a real number"
-        )
-
-    if not sparse.issparse(entries):
-        entries = as_floats(entries, wrong)
-    elif entries.dtype.kind not in "biuf":
+    if entries.dtype.kind not in "biuf":
         raise FedRelaxError(f"the matrix has entries of type {entries.dtype}; give real numbers")
     adjacency = sparse.csr_array(entries, dtype=np.float64, copy=True)
     adjacency.sum_duplicates()
@@ -93,7 +78,6 @@ def check_weights(
     columns: AnyArray,
     weights: FloatArray,
     labels: Sequence[Label],
-    where: Where = nowhere,
 ) -> None:
     """Refuse infinite, NaN and negative weights and self-loops; name the first one."""
     faults = (
@@ -111,7 +95,7 @@ def check_weights(
         if wrong.any():
             e = int(np.argmax(wrong))
             pair = f"({labels[rows[e]]!r}, {labels[columns[e]]!r})"
-            raise FedRelaxError(f"{where(e)}edge {pair} {text.format(float(weights[e]))}")
+            raise FedRelaxError(f"edge {pair} {text.format(float(weights[e]))}")
 
 
 def from_pairs(n_nodes: int, i: IntArray, j: IntArray, weights: FloatArray) -> sparse.csr_array:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
-from numbers import Real
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fedrelax.errors import FedRelaxError, did_you_mean, listing, named
 from fedrelax.schema.kinds import as_frame, is_frame
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
+from fedrelax.typing import DataFrame, FloatArray, Label
 
 PLAIN = {str, int, bool}
 """Types of labels that need no cleaning."""
@@ -34,13 +31,16 @@ def clean_label(label: object) -> Label:
             f"node label {label!r} is of type {type(label).__name__} and cannot be hashed; "
             "use text, numbers or tuples of them"
         ) from None
-    try:
-        missing = label is None or bool(label != label)  # NaN and NaT differ from themselves
-    except (TypeError, ValueError):  # pandas.NA has no truth value
-        missing = type(label).__name__ == "NAType"
-    if missing:
+    if label is None or (type(label) not in PLAIN and is_missing(label)):
         raise FedRelaxError(f"node label {label!r} is a missing value; name every node")
     return label
+
+
+def is_missing(label: object) -> bool:
+    """Tell whether a label is None, NaN, NaT or NA."""
+    import pandas as pd
+
+    return pd.isna(label) is True
 
 
 def clean_labels(labels: Iterable[object] | None, n_nodes: int | None = None) -> tuple[Label, ...]:
@@ -85,37 +85,12 @@ def unknown_node(label: object, nodes: Sequence[Label]) -> FedRelaxError:
     return FedRelaxError(f"unknown node {label!r}{hint}")
 
 
-def is_number(entry: object) -> bool:
-    """Tell whether an entry is a real number of Python, numpy or the decimal module, and not text.
-
-    >>> [is_number(entry) for entry in (1, np.float32(0.5), True, "1", None, 1j)]
-    [True, True, True, False, False, False]
-    """
-    return isinstance(entry, Real | Decimal | np.bool_)
-
-
-def as_array(rows: ArrayLike) -> AnyArray:
-    """Return an array in which numbers stay numbers: one word must not turn all entries into text."""
-    array: AnyArray = np.asarray(rows)
-    return array if array.dtype.kind not in "US" else np.asarray(rows, dtype=object)
-
-
-def as_floats(table: AnyArray, wrong: Callable[[int, int], FedRelaxError]) -> FloatArray:
-    """Return a copy of a table as floats; ``wrong`` makes the error for an entry that is no number."""
-    if table.dtype.kind not in "biuf":
-        for row, column in np.ndindex(*table.shape):
-            if not is_number(table[row, column]):
-                raise wrong(row, column)
-    return np.array(table, dtype=np.float64)
-
-
 def frame_labels(frame: DataFrame, labels: Iterable[object] | None) -> tuple[Label, ...]:
     """Return the labels of a DataFrame's rows: its index, or ``labels`` if the index only counts rows."""
     if labels is None:
         return clean_labels(frame.index)
-    given = clean_labels(labels, len(frame))
-    index = tuple(frame.index)
-    if frame.index.is_unique and given != index and index != tuple(range(len(frame))):
+    given, index = clean_labels(labels, len(frame)), tuple(frame.index)
+    if frame.index.is_unique and index not in (given, tuple(range(len(frame)))):
         raise FedRelaxError(
             f"the index of the DataFrame labels the rows {listing(index)}, but labels says "
             f"{listing(given)}; leave labels out, or reset the index"
@@ -151,28 +126,21 @@ def read_table(
         names = clean_labels(labels, len(rows))
     else:
         raise FedRelaxError(f"expected a table with one row of {what}s per node, found {data!r}")
-    lengths = [np.size(row) for row in rows]
-    for name, length in zip(names, lengths, strict=True):
-        if length != lengths[0]:
-            raise FedRelaxError(
-                f"node {name!r} has {length} {what}s and node {names[0]!r} has {lengths[0]}; "
-                "give every node the same number"
-            )
-    table = as_array(rows)
-    if table.ndim != 2 or table.shape[1] == 0:
+    try:
+        values = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError):
         raise FedRelaxError(
-            f"expected a table with one row of {what}s per node, found shape {table.shape}"
+            f"expected a table with one row of {what}s per node, all numbers and equally many"
+        ) from None
+    if values.ndim != 2 or values.shape[1] == 0:
+        raise FedRelaxError(
+            f"expected a table with one row of {what}s per node, found shape {values.shape}"
         )
-
-    def wrong(row: int, column: int) -> FedRelaxError:
-        return FedRelaxError(
-            f"node {names[row]!r} has the {what} {table[row, column]!s} "
-            f"(column {columns[column] if columns else column}); "
-            "give a finite number, or leave the node out"
-        )
-
-    values = as_floats(table, wrong)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
-        raise wrong(*bad[0])
+        row, column = bad[0]
+        raise FedRelaxError(
+            f"node {names[row]!r} has the {what} {values[row, column]} (column "
+            f"{columns[column] if columns else column}); give a finite number, or leave the node out"
+        )
     return values, names

@@ -1,4 +1,4 @@
-"""Networks that live on: nodes join, learn new rows, move and leave, and only their surroundings refit."""
+"""Networks that live on: nodes join, learn new rows and leave, and only their surroundings refit."""
 
 from fedrelax.living.changelog import Change
 from fedrelax.living.network import LivingNetwork

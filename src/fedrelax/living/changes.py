@@ -1,8 +1,7 @@
-"""Nodes join, learn new rows, move and leave."""
+"""Nodes join, learn new rows and leave."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,23 +10,13 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, NodeFitError, did_you_mean, in_one_line
 from fedrelax.graph.families import on_the_sphere
-from fedrelax.living.changelog import RECENT, Change, Past
-from fedrelax.living.neighbourhood import (
-    error_of_neighbours,
-    find_neighbours,
-    fit_newcomer,
-    mean_loss,
-)
+from fedrelax.living.changelog import Change
+from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, Near, OwnRows, check_finite
 from fedrelax.living.ripple import Ripple
 from fedrelax.models import LocalModel
 from fedrelax.typing import FloatArray, Label
 from fedrelax.validation import check_count
-from fedrelax.wiring.rewire import FAR
-
-WORSE, SURE = FAR**2, 4.0
-"""A node drifts if its loss exceeds that of its own past by this factor, relative to the same ratio at
-others, and by this many standard errors of the logarithm (those of squared Gaussian errors)."""
 
 
 def plug_in(
@@ -37,7 +26,6 @@ def plug_in(
     model: LocalModel | None = None,
     neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
     position: object = None,
-    ripple: int | None = None,
     tol: float | None = None,
 ) -> Change:
     """Let a newcomer find its neighbours, fit, and take its place; then let the others follow."""
@@ -65,11 +53,11 @@ def plug_in(
         else:
             weights, target = network.carrying(rows[0]), network.task.encode(rows[1])
             check_finite(label, weights)
-            near = near or find_neighbours(network, label, rows, model)[0]
+            near = near or find_neighbours(network, label, rows, model)
             error = error_of_neighbours(network, weights, target, near)
             check_finite(label, error)
             first = network.models[next(iter(near))] if model is None else model
-            wave = Ripple(network, near, tol, ripple)
+            wave = Ripple(network, near, tol)
             fitted, network.said[label], network.alone[label] = fit_newcomer(
                 network, label, first, rows, near
             )
@@ -77,7 +65,7 @@ def plug_in(
             network.connect(label, near)
             wave.fitted(label)
             wave.spread(label)
-            if wave.hops != 0 and network.least_squares.serves(label):
+            if network.least_squares.serves(label):
                 wave.start([label])
             change = Change(
                 "join",
@@ -91,9 +79,7 @@ def plug_in(
         return _finished(network, change, wave, start)
 
 
-def unplug(
-    network: LivingNetwork, label: Label, ripple: int | None = None, tol: float | None = None
-) -> Change:
+def unplug(network: LivingNetwork, label: Label, tol: float | None = None) -> Change:
     """Forget a node: its model, answers, rows and edges; its neighbours are refitted without it."""
     start = time.perf_counter()
     if not network.knows(label):
@@ -104,9 +90,9 @@ def unplug(
         raise FedRelaxError(f"node {label!r} is the last one with a model; it cannot be unplugged")
     with network.changing():
         near = network.neighbours_of(label) if label in network.models else {}
-        wave = Ripple(network, near, tol, ripple)
+        wave = Ripple(network, near, tol)
         network.forget(label)
-        wave.start(near, distance=1)
+        wave.start(near)
         return _finished(network, Change("leave", (label,)), wave, start)
 
 
@@ -114,10 +100,9 @@ def update(
     network: LivingNetwork,
     new: Mapping[Label, OwnRows],
     keep: int | None = None,
-    ripple: int | None = None,
     tol: float | None = None,
 ) -> Change:
-    """Predict new rows, learn them, let nodes that drifted move, and let the others follow."""
+    """Predict new rows, learn them, and let the others follow."""
     start = time.perf_counter()
     if keep is not None:
         check_count("keep", keep, least=1)
@@ -129,24 +114,15 @@ def update(
         errors = {label: _error_before(network, label, rows) for label, rows in new.items()}
         count = sum(len(y) for _, y in new.values())
         total = sum(errors[label] * len(y) for label, (_, y) in new.items())
-        drifting, moves = _drifting_nodes(network, new), {}
-        wave = Ripple(network, new, tol, ripple)
-        for label in drifting if network.wired else ():
-            near = _better_neighbours(network, label, new[label])
-            if near is not None:
-                moves[label] = tuple(near)
-                wave.start(network.links[label], distance=1)
-                network.connect(label, near)
-                wave.start(near, distance=1)
+        wave = Ripple(network, new, tol)
         without = [label for label in new if label not in network.rows]
         for label, (X, y) in new.items():
-            if label in without and label not in moves:
+            if label in without:
                 network.learn_without_old_rows(label, (X, y))
                 wave.fitted(label)
                 continue
-            if label not in moves:
-                old = network.rows[label]
-                X, y = np.concatenate([old[0], X]), np.concatenate([old[1], y])
+            old = network.rows[label]
+            X, y = np.concatenate([old[0], X]), np.concatenate([old[1], y])
             rows = network.rows[label] = (X, y) if keep is None else (X[-keep:], y[-keep:])
             if network.can_refit(label) and network.least_squares.serves(label):
                 wave.start([label])
@@ -172,8 +148,6 @@ def update(
             rows=count,
             error=total / count,
             errors=errors,
-            drifting=tuple(drifting),
-            moves=moves,
             notes=notes,
         )
         return _finished(network, change, wave, start)
@@ -258,42 +232,3 @@ def _error_before(network: LivingNetwork, label: Label, rows: OwnRows) -> float:
     loss = network.coupling.loss.mean(network.task.encode(rows[1]), predicted)
     check_finite(label, loss)
     return loss
-
-
-def _drifting_nodes(network: LivingNetwork, new: Mapping[Label, OwnRows]) -> list[Label]:
-    """Return nodes whose neighbours fit their new rows worse than before, and by more than at others.
-
-    Each node's loss under what its neighbours say is recorded, update by update.
-    """
-    changes: dict[Label, list[tuple[float, float]]] = {}
-    weights = network.carrying(np.concatenate([X for X, _ in new.values()]))
-    ends = np.cumsum([len(y) for _, y in new.values()])
-    for (label, (_, y)), W in zip(new.items(), np.split(weights, ends[:-1]), strict=True):
-        near = network.links[label]
-        if near:
-            loss = error_of_neighbours(network, W, network.task.encode(y), near)
-            past = network.past[label] = network.past.get(label, Past()).then(loss, len(y))
-            changes[label] = past.changes()
-    usual = [0.0] * RECENT
-    if len(changes) > 2:
-        for k in range(RECENT):
-            others = [own[k][0] for own in changes.values() if len(own) > k]
-            usual[k] = max(float(np.median(others)), 0.0) if others else 0.0
-    return [
-        label
-        for label, own in changes.items()
-        if any(
-            change - common > max(math.log(WORSE), SURE * error)
-            for (change, error), common in zip(own, usual, strict=False)
-        )
-    ]
-
-
-def _better_neighbours(network: LivingNetwork, label: Label, rows: OwnRows) -> Near | None:
-    """Return new neighbours that fit a node's new rows far better than its own do, or None."""
-    near, losses = find_neighbours(network, label, rows, network.models[label])
-    own = network.links[label]
-    if own and not FAR * mean_loss(losses, near) < mean_loss(losses, own):
-        return None
-    network.past[label] = Past()
-    return near

@@ -9,7 +9,7 @@ asks of neighbours: at most ``TIMES`` as far as the nearest ones are on average.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -36,8 +36,8 @@ change relative to the largest answer is below the second."""
 
 def find_neighbours(
     network: LivingNetwork, label: Label, rows: OwnRows, model: LocalModel | None = None
-) -> tuple[Near, dict[Label, float]]:
-    """Return the neighbours that a node finds by its rows, and the loss of every possible one on these.
+) -> Near:
+    """Return the neighbours that a node finds by its rows.
 
     ``model`` is the node's; by default, one like that of the neighbour that fits best.
     """
@@ -58,14 +58,10 @@ def find_neighbours(
     apart = coupling.discrepancy.per_row(theirs, answer[None]).mean(axis=1)
     order = np.argsort(apart, kind="stable").tolist()
     agreeing = _near({wider[k]: float(apart[k]) for k in order}, size)
-    if FAR * mean_loss(losses, fitting) < mean_loss(losses, agreeing):
+    fit, other = (np.mean([losses[j] for j in chosen]) for chosen in (fitting, agreeing))
+    if FAR * fit < other:
         agreeing = fitting
-    return dict.fromkeys(agreeing, weight), losses
-
-
-def mean_loss(losses: Mapping[Label, float], chosen: Iterable[Label]) -> float:
-    """Return the mean loss of those chosen."""
-    return float(np.mean([losses[label] for label in chosen]))
+    return dict.fromkeys(agreeing, weight)
 
 
 def _near(distances: Mapping[Label, float], size: int) -> list[Label]:

@@ -14,7 +14,7 @@ from fedrelax.combining import Mean
 from fedrelax.engines.sites.refits import Inputs, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
-from fedrelax.living.changelog import Change, Past
+from fedrelax.living.changelog import Change
 from fedrelax.living.least_squares import LeastSquares
 from fedrelax.living.overlay import GONE, Overlay
 from fedrelax.losses import Weighted, usual_loss
@@ -44,19 +44,15 @@ class Origin:
         together (``found_together``), its alpha means nothing: a node then chooses its own, between alone
         and its neighbours' answers, by cross-validation on its rows, and no other node is refitted.
     rows : the nodes' own rows, where available; ``counts`` how many there were, where only that is known;
-        ``past`` how well each node's neighbours have fitted its new rows so far.
-    wired : whether nodes found their neighbours themselves, and so may find others.
     """
 
     public: PublicRows
     coupling: Coupling
     found_together: bool = False
-    wired: bool = False
     seed: int = 0
     rows: Mapping[Label, OwnRows] | None = None
     answers: FloatArray | None = None
     counts: Mapping[Label, int] | None = None
-    past: Mapping[Label, Past] | None = None
 
     @classmethod
     def of(cls, solver: Solver, network: Network, level: float, seed: int) -> Origin | None:
@@ -80,7 +76,6 @@ class Origin:
             public=network.public,
             coupling=coupling,
             found_together=not isinstance(solver, FedRelax),
-            wired=solver.wiring is not None,
             seed=seed,
             rows=Lookup(nodes, lambda label: (nodes[label].X, nodes[label].y)),
         )
@@ -95,7 +90,7 @@ class LivingNetwork:
     def __init__(self, result: Result, graph: Graph, origin: Origin) -> None:
         self.result, self.graph, self.task = result, graph, result.task
         self.public, self.coupling, self.seed = origin.public, origin.coupling, origin.seed
-        self.wired, self.found_together = origin.wired, origin.found_together
+        self.found_together = origin.found_together
         self._origin = origin
         trained = self.trained_graph = result.graph if result.kept is None else result.kept
         labels = dict.fromkeys(trained.labels)
@@ -107,8 +102,6 @@ class LivingNetwork:
         self.given: Overlay[Near] = Overlay({})
         """Edges of newcomers in the graph that counts as given; who has left is gone here."""
         self.positions: Overlay[FloatArray] = Overlay({})
-        self.past: Overlay[Past] = Overlay(origin.past or {})
-        """The loss on each node's new rows under what its neighbours say, by update."""
         self.stayed = set(result.stayed)
         self.story: list[Change] = []
         seeds = seeds_of(origin.seed, len(labels)).tolist()
@@ -322,13 +315,11 @@ class LivingNetwork:
             raise
 
     def check_answers(self) -> None:
-        """Refuse new answers and losses that are not finite numbers."""
+        """Refuse new answers that are not finite numbers."""
         before = self._before[0]
         for label, answer in self.said.present_changes.items():
             if answer is not before["said"].get(label):
                 check_finite(label, answer)
-        for label, past in self.past.present_changes.items():
-            check_finite(label, past.losses)
 
     def undo(self) -> None:
         """Undo the last change, as if it had not been made."""

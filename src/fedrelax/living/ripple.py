@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from fedrelax.errors import counted
 from fedrelax.living.network import LivingNetwork, check_finite
 from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.typing import FloatArray, Label
@@ -28,35 +29,30 @@ class Ripple:
     heard them puts these in the queue; a smaller movement is not lost, as it counts from the same point
     next time. Least-squares models that were once in the queue form a region, which is solved as a whole.
 
-    hops : how far from the first nodes the ripple may go; None sets no limit.
     tol : by default, as suits the models of the nodes ``near`` the change, which has not happened yet.
     """
 
-    def __init__(
-        self, network: LivingNetwork, near: Iterable[Label], tol: float | None, hops: int | None
-    ) -> None:
+    def __init__(self, network: LivingNetwork, near: Iterable[Label], tol: float | None) -> None:
         if tol is None:
             models = [network.models[label] for label in near]
             tol = USUAL_TOL if all(model.settles for model in models) else RESTLESS_TOL
         check_number("tol", tol, least=0)
-        self.network, self.tol, self.hops = network, tol, hops
+        self.network, self.tol = network, tol
         self.refits: dict[Label, int] = {}
         self.waiting: dict[Label, None] = {}
         self._before = network.said.frozen()
         self._heard: dict[Label, FloatArray] = {}
-        self._distance: dict[Label, int] = {}
         self._queue: dict[Label, None] = {}
         self._region: dict[Label, None] = {}
 
-    def start(self, labels: Iterable[Label], distance: int = 0) -> None:
+    def start(self, labels: Iterable[Label]) -> None:
         """Put nodes in the queue, whatever they heard."""
         for label in labels:
-            self._add(label, distance)
+            self._add(label)
 
     def fitted(self, label: Label) -> None:
         """Record that a node was fitted."""
         self.refits[label] = self.refits.get(label, 0) + 1
-        self._distance.setdefault(label, 0)
         if label in self._before:
             self._heard.setdefault(label, self._before[label])
 
@@ -67,21 +63,17 @@ class Ripple:
         if before is not None and relative_change(answer, before) <= self.tol:
             return
         self._heard[label] = answer
-        distance, inside = self._distance.get(label, 0), label in self._region
+        inside = label in self._region
         if network.moves_in_steps and not inside:
-            self._add(label, distance)
+            self._add(label)
         for other in network.links[label]:
             if not (inside and other in self._region):
-                self._add(other, distance + 1)
+                self._add(other)
 
-    def _add(self, label: Label, distance: int) -> None:
+    def _add(self, label: Label) -> None:
         network = self.network
-        self._distance[label] = min(distance, self._distance.get(label, distance))
-        if label in self._queue or label in network.stayed or label not in network.models:
-            return
-        beyond = self.hops is not None and distance > self.hops
-        follows = network.can_refit(label) and not beyond
-        (self._queue if follows else self.waiting)[label] = None
+        if label not in network.stayed and label in network.models:
+            (self._queue if network.can_refit(label) else self.waiting)[label] = None
 
     def run(self) -> None:
         """Refit until the queue is empty."""
@@ -117,21 +109,10 @@ class Ripple:
         """Who does not follow, and why, a sentence each."""
         if self.network.found_together:
             return (TOGETHER,)
-        beyond = sum(label in self.network.rows for label in self.waiting)
-        reasons = {
-            "their rows are not available, so they cannot be refitted": len(self.waiting) - beyond,
-            "the ripple stopped before them": beyond,
-        }
-        return tuple(f"{staying(n)}: {why}" for why, n in reasons.items() if n)
-
-
-def staying(count: int) -> str:
-    """Say how many nodes do not follow.
-
-    >>> staying(1), staying(2)
-    ('1 neighbour stays as it is', '2 neighbours stay as they are')
-    """
-    return "1 neighbour stays as it is" if count == 1 else f"{count} neighbours stay as they are"
+        if not self.waiting:
+            return ()
+        who = counted(len(self.waiting), "neighbour")
+        return (f"not refitted, as their rows are not available: {who}",)
 
 
 def relative_change(now: FloatArray, before: FloatArray) -> float:

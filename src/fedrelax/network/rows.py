@@ -99,7 +99,7 @@ def numbers_of(values: object, what: str, gaps: bool = False) -> FloatArray:
             f"{what} has {counted(len(bad), 'NaN or infinite value')}, the first in row {row}; "
             "fill them in or leave out the rows"
         )
-    check_sizes(array, what, vanishing=False)
+    check_sizes(array, what)
     return array
 
 

@@ -148,7 +148,7 @@ def _taken(
                 f"node {rows.labels[node]!r}: {which}{name} has a NaN or infinite value in row "
                 f"{row - int(rows.offsets[node])}; fill it in or leave out the row"
             )
-        check_sizes(values, f"{which}{name}", vanishing=False)
+        check_sizes(values, f"{which}{name}")
     if not which and (stacked.counts == 0).any():
         label = rows.labels[int(np.argmin(stacked.counts))]
         raise FedRelaxError(

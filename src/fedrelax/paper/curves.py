@@ -11,7 +11,7 @@ import numpy as np
 
 from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracle
 from fedrelax.baselines.objectives import SquaredObjectives
-from fedrelax.datasets import SyntheticNetwork, clustered, mixture, single_cluster
+from fedrelax.datasets import SyntheticNetwork, clustered, mixture
 from fedrelax.engines import LinearEngine
 from fedrelax.engines.linear import GradientRounds
 from fedrelax.estimators import FedRelaxRegressor
@@ -97,7 +97,7 @@ class Cell:
         if self.data == "mixture":
             return mixture(**common)
         if self.data == "single":
-            return single_cluster(p_in=self.p_in, **common)
+            return clustered((50,), p_in=self.p_in, **common)
         sizes = (50,) * 3 if self.data == "clustered" else (30,) * 5
         return clustered(sizes, p_in=self.p_in, **common)
 

@@ -32,10 +32,6 @@ def events_of(saved: SavedResult) -> list[Event]:
             text += f" next to {listing(line['neighbours'], most=3)}"
         if what == "update":
             text += f" {counted(rows, 'row')}"
-        for move in line["moves"]:
-            text += f"; {move['node']} moved to {listing(move['neighbours'], most=3)}"
-        if line["drifting"]:
-            text += f"; drifted from their neighbours: {listing(line['drifting'], most=3)}"
         text += f"; {counted(line['refitted'], 'node')} refitted"
         events.append(Event(what, line["when"], text, line["error"], rows))
     return events
@@ -56,8 +52,8 @@ def running_error(events: list[Event]) -> float | None:
 
 
 LEAD = (
-    "Nodes that joined, learned new rows, found other neighbours or left, and the mean loss on new rows, "
-    "each predicted before it was learned."
+    "Nodes that joined, learned new rows or left, and the mean loss on new rows, each predicted before it "
+    "was learned."
 )
 HEAD = (
     '<thead><tr><th scope="col">time</th><th scope="col">what happened</th>'

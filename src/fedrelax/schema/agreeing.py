@@ -12,7 +12,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.schema.column import MIXED, Column, Kind
 from fedrelax.schema.dates import Cycle, Order
-from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, column_of, is_name
+from fedrelax.schema.inferring import COMMON, MOST_CATEGORIES, are_names, column_of
 from fedrelax.schema.numbers import Mark, read_texts, texts_of
 from fedrelax.schema.schema import Schema, is_extreme, rounded
 from fedrelax.typing import DataFrame, Series
@@ -29,7 +29,7 @@ class ColumnSummary:
     mean, spread : of numbers and dates, to six digits; not told of fewer than ``COMMON`` rows.
     low, high : limits that suit the site's numbers, rounded outwards; told as mean and spread are.
     categories, counts : those with at least ``COMMON`` rows here; ``others`` rows have another one.
-    names : whether every row has a text of its own, like a name or an ID.
+    names : whether texts are too different to be categories, as names, IDs and free text are.
     decimal : the decimal mark of numbers written as text; ``unsure`` if the other one would do as well.
     """
 
@@ -80,19 +80,14 @@ def _summary(values: Series, notes: list[str]) -> ColumnSummary:
         more |= seen if known >= COMMON else {"known": 0}
     if column.decimal:
         more["decimal"], more["unsure"] = column.decimal, read_texts(values).unsure
-    if column.kind in ("category", "text"):
+    if column.kind == "category":
         counts = Counter(text for text in texts_of(values) if text is not None)
-        more["names"] = is_name(list(counts), counts.total())
-        if column.kind == "category":
-            common = sorted(text for text, rows in counts.items() if rows >= COMMON)
-            more["categories"] = tuple(common)
-            more["counts"] = tuple(counts[text] for text in common)
-            more["others"] = counts.total() - sum(more["counts"])
+        common = sorted(text for text, rows in counts.items() if rows >= COMMON)
+        more["names"] = are_names(counts)
+        more["categories"] = tuple(common)
+        more["counts"] = tuple(counts[text] for text in common)
+        more["others"] = counts.total() - sum(more["counts"])
     return ColumnSummary(column.name, column.kind, **more)
-
-
-BySite = Mapping[str, ColumnSummary]
-"""What each site tells about one column."""
 
 
 def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Schema, list[str]]:
@@ -133,47 +128,50 @@ def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Sc
     return Schema(tuple(scaled)), notes
 
 
-def _kind(name: str, by_site: BySite) -> Kind | Literal["nothing"]:
+def _kind(name: str, by_site: Mapping[str, ColumnSummary]) -> Kind | Literal["nothing"]:
     """Return the kind as which all sites can read a column; refuse kinds that do not go together."""
-    kinds = Counter(line.kind for line in by_site.values())
+    kinds = {line.kind for line in by_site.values()}
     if not kinds:
         return NOTHING
-    if set(kinds) == {"category", "text"}:
-        return "text"
-    if set(kinds) == {"number", "flag"}:
+    if kinds == {"number", "flag"}:
         return "number"
-    usual = kinds.most_common(1)[0][0]
-    other, first = next((site, line) for site, line in by_site.items() if line.kind == usual)
-    for site, line in by_site.items():
-        if line.kind != usual:
-            raise FedRelaxError(
-                f"site {site!r}: column {name!r} holds {_plural(line.kind)}, but at site {other!r} "
-                f"{_plural(usual)}; write it the same way, or give the hub a schema"
-            )
-        if line.kind == "date" and line.order != first.order:
-            here, there = (
-                "as year-month-day" if order == "iso" else f"with the {order}"
-                for order in (line.order, first.order)
-            )
-            raise FedRelaxError(
-                f"site {site!r}: dates in column {name!r} are read {here}, but at site {other!r} "
-                f"{there}; write them as year-month-day"
-            )
-    return usual
+    _same(name, {site: KINDS_IN_WORDS[line.kind] for site, line in by_site.items()})
+    if kinds == {"date"}:
+        _same(name, {site: ORDERS_IN_WORDS[line.order] for site, line in by_site.items()})
+    return kinds.pop()
 
 
-def _plural(kind: str) -> str:
-    return {"flag": "true or false", "category": "categories"}.get(kind, f"{kind}s")
+KINDS_IN_WORDS = {
+    **{"number": "numbers", "flag": "true or false", "category": "categories", "date": "dates"},
+    NOTHING: "nothing",
+}
+ORDERS_IN_WORDS: dict[Order, str] = {
+    "iso": "dates as year-month-day",
+    "month first": "dates with the month first",
+    "day first": "dates with the day first",
+}
+
+
+def _same(name: str, held: Mapping[str, str]) -> None:
+    """Refuse a column unless all sites hold the same in it; name one that differs from most."""
+    usual = Counter(held.values()).most_common(1)[0][0]
+    other = next(site for site, words in held.items() if words == usual)
+    for site, words in held.items():
+        if words != usual:
+            raise FedRelaxError(
+                f"site {site!r}: column {name!r} holds {words}, but at site {other!r} {usual}; "
+                "write it the same way, or give the hub a schema"
+            )
 
 
 def _useless(kind: str, lines: Sequence[ColumnSummary], gaps: bool) -> str | None:
     """Return why there is nothing to learn from a column, or None."""
     if kind == NOTHING:
         return "it is empty"
-    if kind in ("category", "text") and all(line.names for line in lines):
-        return "it holds a different text in every row, like a name or an ID"
     if kind != "category":
         return None
+    if all(line.names for line in lines):
+        return "its texts are too different, like names, IDs or free text"
     categories = {text for line in lines for text in line.categories}
     if not categories:
         return f"no text in it occurs in {COMMON} rows of any site"
@@ -205,17 +203,15 @@ def _column(name: str, kind: Kind, lines: Sequence[ColumnSummary], more: dict[st
     return Column(name, kind, **more)
 
 
-def _decimal(name: str, by_site: BySite) -> Mark:
+def _decimal(name: str, by_site: Mapping[str, ColumnSummary]) -> Mark:
     """Return the decimal mark that sites have in common; one that is unsure follows the others."""
     lines = {site: line for site, line in by_site.items() if line.decimal}
-    sure = {site: line for site, line in lines.items() if not line.unsure}
-    marks = {line.decimal: site for site, line in (sure or lines).items()}
-    if len(marks) > 1:
-        raise FedRelaxError(
-            f"column {name!r} has decimal points at site {marks['.']!r}, but decimal commas at site "
-            f"{marks[',']!r}; write its numbers the same way"
-        )
-    return next(iter(marks), "")
+    told = {site: line for site, line in lines.items() if not line.unsure} or lines
+    if not told:
+        return ""
+    words = {".": "decimal points", ",": "decimal commas"}
+    _same(name, {site: words[line.decimal] for site, line in told.items()})
+    return next(iter(told.values())).decimal
 
 
 def _spread(lines: Sequence[ColumnSummary]) -> tuple[float, float]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -14,11 +12,9 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.schema.dates import Cycle, Order, read_dates, wave_names, waves
 from fedrelax.schema.kinds import where
 from fedrelax.schema.numbers import FLAGS, Mark, read_numbers, strange, texts_of
-from fedrelax.typing import AnyArray, FloatArray, Series
+from fedrelax.typing import FloatArray, Series
 
-HASHED = 12
-"""How many numbers a model sees of a text."""
-Kind = Literal["number", "flag", "category", "date", "text"]
+Kind = Literal["number", "flag", "category", "date"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MIXED = ("number", "date")
 """Kinds for which a value between two others is also a possible value."""
@@ -29,15 +25,14 @@ class Column:
     """A column's name and kind, and how its values are turned into numbers.
 
     Rows hold one number for it: the number itself, 0 or 1 for false or true, the position in
-    ``categories`` (one past the end: any other), a date's seconds since 1970, the number of a
-    text; NaN where the value is missing. ``encode`` turns it into what a numeric model sees:
+    ``categories`` (one past the end: any other), a date's seconds since 1970; NaN where the value is
+    missing. ``encode`` turns it into what a numeric model sees:
 
     ========  ==========================================================================
     number    (x - centre) / scale
     flag      0 or 1
     category  one 0/1 column per category, and one for all others if ``others``
     date      z = (t - centre) / scale in seconds, z^2 - 1, sine and cosine of each of ``cycles``
-    text      hashed letter groups
     ========  ==========================================================================
 
     A missing value counts as average: 0 in all of these, and the ``shares`` for categories. So does an
@@ -109,33 +104,15 @@ class Column:
         elif self.kind == "date":
             cycles = [name for cycle in self.cycles for name in wave_names(self.name, cycle)]
             own = [self.name, f"{self.name} squared", *cycles]
-        elif self.kind == "text":
-            own = [f"{self.name} hash {k + 1}" for k in range(HASHED)]
         return own + [f"{self.name} is missing"] * self.gaps
-
-    @cached_property
-    def texts(self) -> Texts:
-        """The texts seen so far, if the column holds texts."""
-        return Texts()
-
-    def changed(self, **values: Any) -> Column:
-        """Return the column with other values for some fields, and the same texts."""
-        column = replace(self, **values)
-        column.__dict__["texts"] = self.texts
-        return column
 
     def code(self, values: Series, source: str = "the table") -> FloatArray:
         """Return the numbers that stand for a column's values in rows."""
-        if self.kind in ("category", "text"):
-            texts = texts_of(values)
-            present = np.array([text is not None for text in texts], dtype=bool)
-            codes = np.full(len(texts), np.nan)
-            if self.kind == "text":
-                codes[present] = self.texts.codes(texts[present])
-            else:
-                position = {text: k for k, text in enumerate(self.categories)}
-                codes[present] = [position.get(text, len(position)) for text in texts[present]]
-            return codes
+        if self.kind == "category":
+            position: dict[Any, float] = {text: float(k) for k, text in enumerate(self.categories)}
+            others = float(len(position))
+            position[None] = np.nan
+            return np.array([position.get(text, others) for text in texts_of(values)])
         if self.kind == "date":
             codes = read_dates(values, self.order)
         elif self.kind == "number":
@@ -163,10 +140,6 @@ class Column:
         if self.kind == "date":
             moments = pd.to_datetime(np.where(missing, 0, codes) * 1e6, unit="us")
             return pd.Series(moments).mask(pd.Series(missing))
-        if self.kind == "text":
-            texts = np.full(len(codes), None, dtype=object)
-            texts[~missing] = self.texts.texts(codes[~missing])
-            return texts
         unknown = missing | (codes >= len(self.categories))
         positions = np.where(unknown, -1, codes).astype(int).tolist()
         return pd.Categorical.from_codes(positions, categories=list(self.categories))
@@ -180,9 +153,6 @@ class Column:
             nowhere = ~seen.any(axis=1)
             if self.shares and nowhere.any():
                 seen[nowhere, : len(self.shares)] = self.shares
-        elif self.kind == "text":
-            seen = np.zeros((len(codes), HASHED))
-            seen[~missing] = self.texts.hashed(codes[~missing])
         else:
             seen = ((np.clip(values, *self.limits) - self.centre) / self.scale)[:, None]
             if self.kind == "date":
@@ -201,49 +171,3 @@ class Column:
             for f in fields(self)
             if values[f.name] != f.default
         }
-
-
-class Texts:
-    """The texts of a column that this process has seen; a row holds a text's number.
-
-    None of this is saved or shared: what a model sees is a hash of the text itself. Number 0 is the
-    empty text in every process, so that a row of zeros means something.
-    """
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Start again: the numbers of texts seen so far lose their meaning."""
-        self._codes: dict[str, int] = {"": 0}
-        self._hashed = np.zeros((0, HASHED))
-
-    def codes(self, values: Iterable[str]) -> FloatArray:
-        """Return the number of each text; a text not seen before gets a new one."""
-        codes = self._codes
-        return np.array([codes.setdefault(value, len(codes)) for value in values], dtype=float)
-
-    def texts(self, codes: FloatArray) -> AnyArray:
-        """Return the text of each number."""
-        names = np.array([*self._codes, ""], dtype=object)
-        return np.asarray(names[codes.astype(np.int64)])
-
-    def hashed(self, codes: FloatArray) -> FloatArray:
-        """Return the hashed numbers (rows, HASHED) of each text."""
-        new = list(self._codes)[len(self._hashed) :]
-        if new:
-            self._hashed = np.vstack([self._hashed, hashed(new)])
-        return np.asarray(self._hashed[codes.astype(np.int64)])
-
-
-def hashed(texts: list[str]) -> FloatArray:
-    """Return counts of the texts' letter groups, hashed and scaled to length 1; similar texts are close.
-
-    >>> a, b, c = hashed(["corner shop", "corner shops", "airport"])
-    >>> bool(a @ b > a @ c)
-    True
-    """
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    vectors = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=HASHED)
-    return np.asarray(vectors.transform([text.lower() for text in texts]).toarray())

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema.column import Column
 from fedrelax.schema.dates import order_of, read_dates
-from fedrelax.schema.kinds import DATE_LIKE, EXACT, kind_of, plain_numbers, where
-from fedrelax.schema.numbers import FLAGS, MISSING, Reading, is_code, read_texts, strange, texts_of
+from fedrelax.schema.kinds import DATE_LIKE, EXACT, kind_of, where
+from fedrelax.schema.numbers import FLAGS, Reading, is_code, read_texts, strange, texts_of
 from fedrelax.schema.schema import Schema
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Series
+from fedrelax.typing import DataFrame, FloatArray, Series
 
 MOST_CATEGORIES = 30
 """At most this many categories, the most common ones, have a column each; the others share one."""
@@ -40,11 +41,7 @@ def coded_table(
     """Return the schema of a table, not measured yet, its coded rows, and the notes of ``schema_of``."""
     notes: list[str] = []
     chosen = list(frame.columns if columns is None else columns)
-    numbers = set(plain_numbers(frame, chosen)[0])
-    inferred = [
-        Column(str(name), "number") if k in numbers else column_of(frame[name], named, notes)
-        for k, name in enumerate(chosen)
-    ]
+    inferred = [column_of(frame[name], named, notes) for name in chosen]
     usable = tuple(column for column in inferred if column is not None)
     if not usable:
         raise FedRelaxError(
@@ -133,17 +130,10 @@ def notes_on_numbers(values: Series, reading: Reading) -> list[str]:
     """Return how the texts of a column are read as numbers, and which of them are none."""
     row, notes = reading.example, list[str]()
     if row is not None:
-        unread = values[np.isnan(reading.values)].dropna().astype(str).str.strip()
-        words = [text for text in unread.unique() if text and text in MISSING]
-        signs = [sign for sign in reading.signs if sign != "%"]
         text = (
             f"Column {str(values.name)!r} holds numbers such as {str(values.iloc[row])!r}, read as "
             f"{reading.values[row]:.10g}"
         )
-        if words:
-            text += f"; {listing(words, most=3)} counts as missing"
-        if len(signs) > 1:
-            text += f"; {listing(signs, most=3)} are not converted"
         if reading.unsure:
             other = "," if reading.decimal == "." else "."
             text += f"; if {other!r} is the decimal mark, write these numbers without thousands separators"
@@ -165,42 +155,37 @@ def _name_strange(values: Series, read: FloatArray, what: str, notes: list[str])
         )
 
 
-def is_name(texts: Sequence[str] | AnyArray, rows: int) -> bool:
-    """Tell whether each of ``rows`` rows has a text of its own, as names or IDs of rows would be.
+def common_texts(counts: Mapping[str, int]) -> list[str]:
+    """Return the texts that get a category of their own, the most common first."""
+    least = 1 if len(counts) <= MOST_CATEGORIES else COMMON
+    order = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
+    return [text for text in order if counts[text] >= least]
 
-    Texts of several words, many of which recur, are no names.
-    """
-    words = [word for text in texts for word in str(text).lower().split()]
-    has_words = len(words) > 1.5 * len(texts) and len(set(words)) < 0.7 * len(words)
-    return len(texts) == rows > MOST_CATEGORIES and not has_words
+
+def are_names(counts: Mapping[str, int]) -> bool:
+    """Tell whether texts are too different to be categories, as names, IDs and free text are."""
+    common = sum(counts[text] for text in common_texts(counts))
+    return common < sum(counts.values()) / 2
 
 
 def _categories(
     values: Sequence[str], name: str, rows: int, named: bool, notes: list[str]
 ) -> Column | None:
-    """Return a column of the common categories, or of free text if too few values recur."""
-    texts, counts = np.unique(np.array(values, dtype=str), return_counts=True)
-    if len(texts) == 1 and len(values) == rows and not named:
-        notes.append(f"Column {name!r} is left out: it is {str(texts[0])!r} in every row.")
+    """Return a column of the common categories, or None if there is nothing to learn from."""
+    counts = Counter(values)
+    if len(counts) == 1 and len(values) == rows and not named:
+        notes.append(f"Column {name!r} is left out: it is {values[0]!r} in every row.")
         return None
-    if not named and is_name(texts, len(values)):
+    if not named and are_names(counts):
         notes.append(
-            f"Column {name!r} is left out: it holds a different text in every row, such as "
-            f"{str(texts[0])!r}, like a name or an ID."
+            f"Column {name!r} is left out: it holds {len(counts)} different texts in {len(values)} rows, "
+            f"such as {min(values)!r}, like names, IDs or free text."
         )
         return None
-    order = np.lexsort([texts, -counts])
-    least = 1 if len(texts) <= MOST_CATEGORIES else COMMON
-    common = [str(texts[k]) for k in order[:MOST_CATEGORIES] if counts[k] >= least]
-    if counts[order[: len(common)]].sum() < len(values) / 2:
+    common = common_texts(counts)
+    if len(common) < len(counts):
         notes.append(
-            f"Column {name!r} holds {len(texts)} different texts in {len(values)} of {rows} rows; "
-            "models see a hash of their letters."
-        )
-        return Column(name, "text")
-    if len(common) < len(texts):
-        notes.append(
-            f"Column {name!r} holds {len(texts)} different texts; the {len(common)} most common, such "
-            f"as {listing(common, most=2)}, are categories of their own, and the others share one."
+            f"Column {name!r} holds {len(counts)} different texts; the {len(common)} most common are "
+            "categories of their own, and the others share one."
         )
     return Column(name, "category", categories=tuple(sorted(common)))

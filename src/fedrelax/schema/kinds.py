@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
 import warnings
-from collections.abc import Hashable, Iterable, Sequence, Sized
+from collections.abc import Hashable
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +25,7 @@ def find_column(frame: DataFrame, name: Hashable) -> Hashable:
     >>> find_column(pd.DataFrame({" wind speed ": [1.0]}), "wind speed")
     ' wind speed '
     """
-    label = find_columns(frame, [name])[0]
+    label = named_column(frame, name)
     if label is not None:
         return label
     hint = did_you_mean(name, frame.columns) or "; name one of the table's columns"
@@ -35,46 +34,12 @@ def find_column(frame: DataFrame, name: Hashable) -> Hashable:
     )
 
 
-def find_columns(frame: DataFrame, names: Iterable[Hashable]) -> list[Hashable | None]:
-    """Return the column called so for each of the names, None where there is none or more than one."""
-    labels, wanted = set(frame.columns), list(names)
-    if labels.issuperset(wanted):
-        return wanted
-
-    def plain(label: Hashable) -> str:
-        return unicodedata.normalize("NFC", str(label)).strip()
-
-    same: dict[str, list[Hashable]] = {}
-    for label in frame.columns:
-        same.setdefault(plain(label), []).append(label)
-    alike = (same.get(plain(name), []) for name in wanted)
-    return [
-        name if name in labels else found[0] if len(found) == 1 else None
-        for name, found in zip(wanted, alike, strict=True)
-    ]
-
-
-def plain_numbers(
-    frame: DataFrame, labels: Sequence[Hashable | None]
-) -> tuple[list[int], FloatArray]:
-    """Return which of the columns hold numbers and gaps only, as positions, and their values.
-
-    Left out are columns of other types, or with nothing, an infinite value or a huge integer in them.
-    """
-    if not frame.columns.is_unique:
-        return [], np.empty((len(frame), 0))
-    kinds = dict(zip(frame.columns, frame.dtypes, strict=True))
-    numeric = [
-        k
-        for k, label in enumerate(labels)
-        if isinstance(kinds.get(label), np.dtype) and kinds[label].kind in "iuf"
-    ]
-    names = [labels[k] for k in numeric]
-    values = frame[names].to_numpy(dtype=np.float64)
-    whole = np.array([kinds[name].kind != "f" for name in names], dtype=bool)
-    plain = ~np.isinf(values).any(axis=0) & np.isfinite(values).any(axis=0)
-    plain[whole] &= (np.abs(values[:, whole]) < EXACT).all(axis=0)
-    return [k for k, good in zip(numeric, plain, strict=True) if good], values[:, plain]
+def named_column(frame: DataFrame, name: Hashable) -> Hashable | None:
+    """Return the column called ``name``, or None."""
+    if name in frame.columns:
+        return name
+    alike = [label for label in frame.columns if str(label).strip() == str(name).strip()]
+    return alike[0] if len(alike) == 1 else None
 
 
 def where(index: Index, position: int) -> str:
@@ -176,10 +141,3 @@ def as_frame(table: Any) -> DataFrame:
         if isinstance(kind, nw.Datetime | nw.Date):
             columns[name] = pd.to_datetime(columns[name], utc=True)
     return pd.DataFrame(columns)
-
-
-def index_of(table: Sized) -> Index:
-    """Return what rows are called: the index of a pandas DataFrame, else their numbers."""
-    import pandas as pd
-
-    return table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(table))

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from numbers import Number
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,23 +30,20 @@ LONGEST = 16
 FILE_MARK = "decimal"
 """Where ``read_table`` notes, in ``frame.attrs``, the decimal mark that suits the file's separator."""
 
-_CURRENCY = (
-    r"(?:[A-Z]{0,2}[$€£¥₹₽₩₺₴₪฿¢]|EUR|USD|GBP|CHF|JPY|CNY|SEK|NOK|DKK|ISK|PLN|CZK|HUF|RON|BGN|TRY|RUB|UAH"
-    r"|INR|KRW|BRL|MXN|CAD|AUD|NZD|ZAR|SGD|HKD|ILS|THB|kr|zł|Kč|Ft|Fr\.)"
-)
-_USUAL = str.maketrans({"\u2212": "-", "\u2019": "'"})
-"""The minus sign and the typographic apostrophe, which count as those of keyboards."""
+SIGN = r"(?:%|[A-Z]{0,2}[$€£¥]|EUR|USD|GBP|CHF)"
+"""Currencies and percent, before or after a number; they are left out."""
+PLAIN = re.compile(r"[-+]?[0-9]*[.,]?[0-9]*(?:[eE][-+]?[0-9]+)?")
+"""Digits with at most a decimal mark."""
 
 
 def _form(mark: str) -> re.Pattern[str]:
     """Return the form of a number with a decimal mark; thousands stand in groups, none with a leading 0."""
-    groups = r"(?:,[0-9]{2,3})*,[0-9]{3}" if mark == "." else r"(?:\.[0-9]{3})+"
-    whole = rf"(?:[1-9][0-9]{{0,2}}(?:{groups}|(?:[\s'][0-9]{{3}})+)|[0-9]+)"
-    part = re.escape(mark)
+    other, part = (re.escape(one) for one in (",." if mark == "." else ".,"))
+    groups = rf"[1-9][0-9]{{0,2}}(?:(?:{other}[0-9]{{3}})+|(?:[\s'][0-9]{{3}})+)"
     return re.compile(
-        rf"(?P<open>\()?(?P<sign>[-+]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[-+]?)\s*"
-        rf"(?P<number>(?:{whole}(?:{part}[0-9]*)?|{part}[0-9]+)(?:[eE][-+]?[0-9]+)?)"
-        rf"\s*(?P<after>%|{_CURRENCY})?(?(open)\))"
+        rf"(?P<sign>[-+]?)(?:{SIGN}\s*)?"
+        rf"(?P<digits>[-+]?(?:(?:{groups}|[0-9]+)(?:{part}[0-9]*)?|{part}[0-9]+)(?:[eE][-+]?[0-9]+)?)"
+        rf"(?:\s*{SIGN})?"
     )
 
 
@@ -99,10 +96,8 @@ class Reading:
     """The decimal mark; empty if nothing in the column shows which one it is."""
     unsure: bool
     """Whether the other mark would read as many values, but as other numbers."""
-    signs: tuple[str, ...]
-    """The currency and percent signs that were removed."""
     example: int | None
-    """The position of the first value that is in doubt, or is more than digits and a decimal mark."""
+    """The position of the first number that is written with more than digits and a decimal mark."""
 
 
 def read_texts(column: Series, decimal: Mark = "") -> Reading:
@@ -112,67 +107,50 @@ def read_texts(column: Series, decimal: Mark = "") -> Reading:
     came from. Where nothing tells, the mark is a point and ``unsure`` is True.
 
     >>> import pandas as pd
-    >>> read_texts(pd.Series(["1.053,56 €", "12 %", "n/a", "(7)"])).values.tolist()
+    >>> read_texts(pd.Series(["1.053,56 €", "12 %", "n/a", "-7"])).values.tolist()
     [1053.56, 12.0, nan, -7.0]
     >>> found = read_texts(pd.Series(["1,234"])), read_texts(pd.Series(["1,234"]), ",")
     >>> [(float(one.values[0]), one.unsure) for one in found]
     [(1234.0, True), (1.234, True)]
     """
     keys = [
-        None
-        if gone
-        else value
-        if isinstance(value, Number)
-        else str(value).strip().translate(_USUAL)
+        math.nan if gone else value if isinstance(value, Number) else str(value).strip()
         for value, gone in zip(column.astype(object), column.isna(), strict=True)
     ]
     read = {mark: {key: _parse(key, mark) for key in dict.fromkeys(keys)} for mark in MARKS}
-    values = {mark: np.array([read[mark][key].value for key in keys], float) for mark in MARKS}
-    counts = {mark: int(np.isfinite(values[mark]).sum()) for mark in MARKS}
-    same = np.array_equal(values["."], values[","], equal_nan=True)
-    unsure = counts["."] == counts[","] and not same
-    best: Mark = "." if counts["."] >= counts[","] else ","
+    point, comma = (np.array([read[mark][key] for key in keys], dtype=float) for mark in MARKS)
+    same = np.array_equal(point, comma, equal_nan=True)
+    more = int(np.isfinite(point).sum()) - int(np.isfinite(comma).sum())
+    # Texts such as 1.234 hold decimals; 1,234 may hold thousands.
+    unsure = more == 0 and not same and any("," in key for key in keys if isinstance(key, str))
+    best: Mark = "." if more >= 0 else ","
     if unsure:
-        plain = all(one.plain for one in read["."].values() if math.isfinite(one.value))
-        unsure, best = not plain, "." if plain else decimal or column.attrs.get(FILE_MARK, ".")
-    good = {key: one for key, one in read[best].items() if math.isfinite(one.value)}
-    doubtful = {key for key in good if unsure and read["."][key].value != read[","][key].value}
-    special = doubtful or {key for key, one in good.items() if not one.plain}
-    return Reading(
-        values[best],
-        "" if same else best,
-        unsure,
-        tuple(dict.fromkeys(sign for one in good.values() for sign in one.signs)),
-        next((k for k, key in enumerate(keys) if key in special), None),
+        best = decimal or column.attrs.get(FILE_MARK, ".")
+    values, other = (point, ",") if best == "." else (comma, ".")
+    odd = (
+        k
+        for k, key in enumerate(keys)
+        if np.isfinite(values[k])
+        and (
+            point[k] != comma[k]
+            if unsure
+            else isinstance(key, str) and (other in key or not PLAIN.fullmatch(key))
+        )
     )
+    return Reading(values, "" if same else best, unsure, next(odd, None))
 
 
-class _Number(NamedTuple):
-    value: float
-    """NaN if a text is not a number, or not finite."""
-    plain: bool = True
-    """Whether it is a number already, or digits with at most a decimal mark."""
-    signs: tuple[str, ...] = ()
-
-
-def _parse(value: Any, mark: Mark) -> _Number:
-    if not isinstance(value, str):
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        return _Number(number if math.isfinite(number) else math.nan)
-    form = FORMS[mark].fullmatch(value)
-    if form is None or (form["sign"] and form["inner"]) or (form["before"] and form["after"]):
-        return _Number(math.nan)
-    digits = re.sub(r"[\s'.]" if mark == "," else r"[\s',]", "", form["number"])
-    number = float(digits.replace(",", "."))
-    if "-" in (form["sign"], form["inner"]) or form["open"]:
-        number = -number
-    signs = tuple(sign for sign in (form["before"], form["after"]) if sign)
-    return _Number(
-        math.nan if math.isinf(number) else number, form["sign"] + digits == value, signs
-    )
+def _parse(value: Any, mark: Mark) -> float:
+    """Return a finite number, or NaN."""
+    try:
+        if isinstance(value, str):
+            form = FORMS[mark].fullmatch(value)
+            digits = "nan" if form is None else form["sign"] + form["digits"]
+            value = re.sub(r"[\s'.]" if mark == "," else r"[\s',]", "", digits).replace(",", ".")
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def is_code(text: str) -> bool:

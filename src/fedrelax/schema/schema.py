@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, counted, did_you_mean, listing
+from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.files import SETTINGS, read_file, why_unread
-from fedrelax.schema.column import MIXED, Column, Texts
+from fedrelax.schema.column import MIXED, Column
 from fedrelax.schema.dates import cycles_of
-from fedrelax.schema.kinds import find_columns, plain_numbers, where
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Index
+from fedrelax.schema.kinds import named_column
+from fedrelax.typing import AnyArray, DataFrame, FloatArray
 from fedrelax.validation import check_sizes
 
 EXTREME = 1e4
@@ -50,11 +50,6 @@ class Schema:
             raise FedRelaxError("schema: at least one column is needed, each with its own name")
 
     @property
-    def texts(self) -> dict[str, Texts]:
-        """The texts seen so far in each text column."""
-        return {column.name: column.texts for column in self.columns if column.kind == "text"}
-
-    @property
     def is_plain(self) -> bool:
         """Whether numeric models see every column as it is."""
         return all(column.is_plain for column in self.columns)
@@ -84,24 +79,18 @@ class Schema:
 
         Columns in ``absent`` may be missing.
         """
-        labels, may_miss = find_columns(frame, self.column_names), set(absent)
-        numbers = [
-            label if column.kind == "number" else None
-            for column, label in zip(self.columns, labels, strict=True)
-        ]
-        plain, values = plain_numbers(frame, numbers)
+        may_miss = set(absent)
         coded = np.full((len(frame), len(self.columns)), np.nan)
-        coded[:, plain] = values
-        for k in sorted(set(range(len(self.columns))).difference(plain)):
-            column, label = self.columns[k], labels[k]
-            if label is None and column.name not in may_miss:
+        for k, column in enumerate(self.columns):
+            label = named_column(frame, column.name)
+            if label is not None:
+                coded[:, k] = column.code(frame[label], source)
+            elif column.name not in may_miss:
                 raise FedRelaxError(
                     f"{source} has no column {column.name!r}, which is one of the features; it has "
                     f"{listing(frame.columns, most=12)}{did_you_mean(column.name, frame.columns)}"
                 )
-            if label is not None:
-                coded[:, k] = column.code(frame[label], source)
-        check_sizes(coded, self._title, vanishing=False)
+        check_sizes(coded, self._title)
         return coded
 
     def _title(self, k: int) -> str:
@@ -110,7 +99,7 @@ class Schema:
     def encode(self, coded: FloatArray) -> FloatArray:
         """Return what numeric models see of coded rows; the rows themselves if that is the same."""
         if self.is_plain:
-            return np.clip(coded, *self.limits) if self._beyond(coded).any() else coded
+            return np.clip(coded, *self.limits)
         return np.column_stack(
             [column.encode(coded[:, k]) for k, column in enumerate(self.columns)]
         )
@@ -120,23 +109,6 @@ class Schema:
         """The lowest and the highest number (columns,) that a model sees of each column."""
         low, high = zip(*(column.limits for column in self.columns), strict=True)
         return np.array(low), np.array(high)
-
-    def _beyond(self, coded: FloatArray) -> AnyArray:
-        low, high = self.limits
-        return np.asarray((coded < low) | (coded > high))
-
-    def far_outside(self, coded: FloatArray, index: Index) -> list[str]:
-        """Return a sentence about each column with values beyond its limits; ``index`` names the rows."""
-        beyond, notes = self._beyond(coded), []
-        for k in np.flatnonzero(beyond.any(axis=0)):
-            column, rows = self.columns[k], np.flatnonzero(beyond[:, k])
-            low, high = column.limits
-            notes.append(
-                f"column {column.name!r} has {counted(len(rows), 'value')} far outside those of training, "
-                f"the first, {coded[rows[0], k]:.6g}, on {where(index, int(rows[0]))}; models see none "
-                f"below {low:.6g} or above {high:.6g}."
-            )
-        return notes
 
     def frame(self, coded: FloatArray, only: Sequence[int] | None = None) -> DataFrame:
         """Return coded rows as a table of typed columns: all, or ``only`` those at some positions."""
@@ -186,7 +158,7 @@ class Schema:
                 counts = np.bincount(values.astype(np.int64), minlength=many + 1)
                 new["others"] = bool(counts[many])
                 new["shares"] = tuple((counts[:many] / max(len(values), 1)).round(3).tolist())
-            columns.append(column.changed(**new))
+            columns.append(replace(column, **new))
         return Schema(tuple(columns))
 
     def __repr__(self) -> str:
@@ -219,17 +191,15 @@ class Schema:
 def _spreads(coded: AnyArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return mean, spread and quartiles (5, columns) of the finite values of every column.
 
-    They are 0, 1 and 0 for a column without any. Columns without a gap are measured together.
+    They are 0, 1 and 0 for a column without any.
     """
-    finite = np.isfinite(coded)
-    whole, n = finite.all(axis=0), coded.shape[1]
-    middle, spread, quartiles = np.zeros(n), np.ones(n), np.zeros((5, n))
-    for some in (np.flatnonzero(whole), *np.flatnonzero(~whole)[:, None]):
-        values = coded if whole.all() else coded[:, some][finite[:, some].all(axis=1)]
-        if values.size:
-            middle[some], spread[some] = values.mean(axis=0), values.std(axis=0)
-            ranks = [k * (len(values) - 1) // 4 for k in range(5)]
-            quartiles[:, some] = np.partition(values, ranks, axis=0)[ranks]
+    present = np.isfinite(coded)
+    middle, spread = np.zeros(coded.shape[1]), np.ones(coded.shape[1])
+    quartiles = np.zeros((5, coded.shape[1]))
+    for k in np.flatnonzero(present.any(axis=0)):
+        values = coded[present[:, k], k]
+        middle[k], spread[k] = values.mean(), values.std()
+        quartiles[:, k] = np.quantile(values, np.linspace(0.0, 1.0, 5), method="lower")
     return middle, spread, quartiles
 
 

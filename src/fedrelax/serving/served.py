@@ -124,16 +124,12 @@ class Served:
         """Return the answer to a request: what ``fedrelax predict`` says for the same rows."""
         notes: list[str] = []
         nodes = self._labels(asked, refuse=self._fitted.unknown == "raise")
-        try:
-            with warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("ignore")
-                warnings.simplefilter("always", FedRelaxWarning)
-                frame = self.frame(asked, nodes)
-                coded = loading.coded_rows(self.saved, frame, nodes, SOURCE, notes.append)
-                answer = self._fitted.answers(coded, nodes)
-        finally:
-            for texts in self._ready.schema.texts.values():
-                texts.forget()  # a service that runs for months must not remember all of them
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", FedRelaxWarning)
+            frame = self.frame(asked, nodes)
+            coded = loading.coded_rows(self.saved, frame, nodes, SOURCE, notes.append)
+            answer = self._fitted.answers(coded, nodes)
         wrong = np.flatnonzero(~np.isfinite(answer).all(axis=1))
         if len(wrong):
             row = int(wrong[0])

@@ -167,29 +167,12 @@ class Metrics(Described):
         return self
 
 
-class PastLine(Described):
-    """The losses of a node's updates."""
-
-    node: Label
-    total: float
-    rows: Count
-    updates: Count
-    recent: list[tuple[float, Annotated[int, Field(ge=1, le=MOST_COUNTED)]]]
-
-
 class Part(Described):
     """A file of answers: whose they are, and how many rows each was trained on."""
 
     file: Literal["answers.npy"]
     nodes: list[Label]
     rows: list[Count]
-
-
-class Move(Described):
-    """A node that moved to other neighbours."""
-
-    node: Label
-    neighbours: list[Label]
 
 
 class Entry(Described):
@@ -202,8 +185,6 @@ class Entry(Described):
     rows: Count
     error: float | None
     refitted: Count
-    drifting: list[Label]
-    moves: list[Move]
 
 
 class Living(Described):
@@ -211,10 +192,8 @@ class Living(Described):
 
     coupling: dict[str, Any]
     found_together: bool
-    wired: bool
     seed: Annotated[int, Field(ge=0)]
     stayed: list[Label]
-    past: list[PastLine]
     answers: Annotated[list[Part], Field(min_length=1, max_length=1)]
     story: list[Entry]
 

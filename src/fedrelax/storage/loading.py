@@ -13,8 +13,6 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
-from fedrelax.jsonfiles import from_plain
-from fedrelax.living.changelog import Past
 from fedrelax.living.network import Origin
 from fedrelax.models import LocalModel, Task, adapt
 from fedrelax.models.archive import allowed
@@ -152,11 +150,10 @@ def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
     known, (line,) = set(about["graph_nodes"]), living["answers"]
     if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
         raise damage(LIVING, f"names nodes for {ANSWERS} that are unknown or not counted")
-    named = {"stayed": living["stayed"], "past": [line["node"] for line in living["past"]]}
-    for entry, label in ((entry, label) for entry, labels in named.items() for label in labels):
-        if label not in known:
-            what = f"names the node {label!r} under {entry!r}, which is not in the graph"
-            raise damage(LIVING, what)
+    strange = [label for label in living["stayed"] if label not in known]
+    if strange:
+        what = f"names the node {strange[0]!r} under 'stayed', which is not in the graph"
+        raise damage(LIVING, what)
     return living
 
 
@@ -279,11 +276,9 @@ def _origin(saved: SavedResult, labels: Sequence[Label]) -> Origin | None:
             public=public_rows(preparation, common=public),
             coupling=Settings.from_plain(coupling).coupling(task.kind),
             found_together=living["found_together"],
-            wired=living["wired"],
             seed=living["seed"],
             answers=answers[[place[label] for label in labels]],
             counts=dict(zip(line["nodes"], line["rows"], strict=True)),
-            past={line["node"]: from_plain(Past, line) for line in living["past"]},
         )
 
 
@@ -404,6 +399,4 @@ def coded_rows(
         if column.kind == "category" and len(new) and not column.others:
             text = found(new, column, "were not seen in training")
             note(f"{text}; they count as average.")
-    for text in ready.schema.far_outside(coded, frame.index):
-        note(text)
     return coded

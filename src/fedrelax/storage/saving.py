@@ -381,10 +381,8 @@ def _write_living(
     about = {
         "coupling": coupling,
         "found_together": network.found_together,
-        "wired": network.wired,
         "seed": network.seed,
         "stayed": [label for label in labels if label in network.stayed],
-        "past": [{"node": label, **asdict(past)} for label, past in network.past.items()],
         "answers": [{"file": ANSWERS, "nodes": labels, "rows": rows}],
         "story": [*story, *(change.to_dict() for change in network.story)],
     }

@@ -182,15 +182,10 @@ def _plain_numbers(column: Series) -> Series:
 
 def _decode(path: Path, content: bytes) -> str:
     """Text with plain line ends, or a clear refusal where the bytes are not text at all."""
-    odd, even = (content[k:65536:2].count(0) / max(len(content[:65536]) // 2, 1) for k in (1, 0))
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encodings = ["utf-16"]
-    elif max(odd, even) > 0.4 > min(odd, even):  # letters in ASCII, each with a byte 0 beside it
-        encodings = ["utf-16-le" if odd > even else "utf-16-be"]
     else:
-        control = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in content[:65536])
-        binary = control > len(content[:65536]) / 100
-        encodings = [] if binary else ["utf-8-sig", "cp1252", "latin-1"]
+        encodings = [] if b"\0" in content else ["utf-8-sig", "cp1252", "latin-1"]
     for encoding in encodings:
         try:
             return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
