@@ -350,5 +350,5 @@ def test_an_array_that_claims_more_than_it_has_is_refused(tmp_path):
     np.lib.format.write_array_header_1_0(buffer, header)
     first_file(tmp_path / "out").write_bytes(whole({**members, name: buffer.getvalue()}))
     resign(tmp_path / "out")
-    with pytest.raises(FedRelaxError, match="does not hold the 8000000000000 bytes"):
+    with pytest.raises(FedRelaxError, match="is not a whole array in the .npy"):
         load_result(tmp_path / "out")

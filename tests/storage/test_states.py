@@ -54,7 +54,8 @@ def test_arrays_come_back_with_their_order_in_memory(array):
     found = from_bytes(to_bytes(array))
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype
-    assert np.argsort(found.strides).tolist() == np.argsort(array.strides).tolist()
+    if array.size:
+        assert np.argsort(found.strides).tolist() == np.argsort(array.strides).tolist()
 
 
 def test_what_has_no_plain_form_is_refused():

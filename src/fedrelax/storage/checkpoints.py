@@ -22,7 +22,7 @@ from fedrelax.storage.states import read_state, write_state
 from fedrelax.validation import check_count
 
 ENDING = ".state"
-OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
+OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.draft)?")
 """The files that a checkpoint writes."""
 
 
