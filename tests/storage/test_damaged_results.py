@@ -156,14 +156,8 @@ def test_a_path_may_not_leave_the_result(out, name):
         load_result(out)
 
 
-def test_links_that_leave_and_links_in_a_circle_are_not_followed(out, tmp_path):
+def test_links_in_a_circle_are_not_followed(out):
     file = out / "models/0001-a.skops"
-    shutil.move(file, tmp_path / "elsewhere.skops")
-    file.symlink_to(tmp_path / "elsewhere.skops")
-    with pytest.raises(
-        FedRelaxError, match=f"{SENTENCE}models/0001-a.skops is a link to a file out"
-    ):
-        load_result(out)
     file.unlink()
     file.symlink_to(file)
     with pytest.raises(FedRelaxError, match=f"{SENTENCE}models/0001-a.skops cannot be opened"):
@@ -184,7 +178,7 @@ def test_a_pipe_is_not_waited_for(out):
 def test_a_file_that_grew_is_not_read_to_its_end(out):
     with open(out / "models/0001-a.skops", "ab") as file:
         file.truncate(2**40)
-    with pytest.raises(FedRelaxError, match=f"{SENTENCE}models/0001-a.skops has more than"):
+    with pytest.raises(FedRelaxError, match=f"{SENTENCE}models/0001-a.skops .*it has more than"):
         load_result(out)
 
 

@@ -7,17 +7,15 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from fedrelax.evaluation import WAYS
-from fedrelax.files import from_npy
+from fedrelax.files import Refused
 from fedrelax.jsonfiles import Described, from_json
 from fedrelax.runtime.exchange import Promise
 from fedrelax.runtime.history import TOTALS
 from fedrelax.storage.checking import damage, reading
 from fedrelax.storage.labels import check_labels
-from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +37,6 @@ MEASURED = ("rows", "test_rows", *WAYS, "gain")
 
 COUNT_COLUMNS = ("rows", "train_rows", "test_rows", "round")
 MOST_COUNTED, MOST_OUTPUTS = 10**15, 10**6
-
-LONGEST_NUMBER = 18
-"""Most digits of a whole number that is read as an integer."""
 
 LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
 """What the network needs to go on, its public rows, and all answers on them (nodes, rows, outputs)."""
@@ -123,7 +118,7 @@ class ModelLine(Fingerprint):
     """An entry of ``models.json``."""
 
     node: Label
-    file: str
+    file: Annotated[str, Field(pattern=r"^models/[A-Za-z0-9.-]+$")]
     format: str
     type: str
     rows: Literal["encoded", "coded", "frame"]
@@ -226,80 +221,44 @@ def read_json(content: bytes, file: str, kind: Any) -> Any:
         return json.loads(content)
 
 
-def check_lines(lines: list[dict[str, Any]], nodes: Iterable[Any]) -> None:
-    """Refuse a ``models.json`` in which a node is unknown or named twice."""
-    known = set(nodes)
-    for line in lines:
-        if line["node"] not in known:
-            what = f"names the node {line['node']!r}, which is unknown or named twice"
-            raise damage("models.json", what)
-        known.remove(line["node"])
-    if not lines:
-        raise damage("models.json", "names no model")
+def check_nodes(lines: list[dict[str, Any]], frame: pd.DataFrame, labels: Iterable[Any]) -> None:
+    """Refuse models of unknown nodes, several of one node, and those without a line in ``nodes.csv``."""
+    nodes = [line["node"] for line in lines]
+    if not nodes or len(set(nodes)) < len(nodes) or not set(nodes) <= set(labels):
+        raise damage("models.json", "does not name nodes of the graph, each once")
+    if not set(nodes) <= set(frame["node"]):
+        raise damage("nodes.csv", "has no line for one of the nodes with a model")
 
 
-def check_nodes(frame: pd.DataFrame, lines: list[dict[str, Any]], measured: bool) -> None:
-    """Refuse a ``nodes.csv`` without a line for each model, or without errors that were measured."""
-    known = set(frame["node"])
-    missing = [line["node"] for line in lines if line["node"] not in known]
-    if missing:
-        raise damage("nodes.csv", f"has no line for the node {missing[0]!r}")
-    if measured:
-        _check_columns(frame, "nodes.csv", MEASURED)
-
-
-def _check_columns(frame: pd.DataFrame, file: str, columns: Iterable[str]) -> None:
-    for column in columns:
-        if column not in frame.columns:
-            raise damage(file, f"has no column {column!r}")
-        if column not in TEXTS and frame[column].dtype.kind not in "if":
-            raise damage(file, f"has something other than numbers in column {column!r}")
-
-
-def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> pd.DataFrame:
-    """Return one of our CSV files as a DataFrame; columns that hold nodes get their labels back."""
+def read_frame(
+    content: bytes, file: str, labels: Mapping[str, Any], more: Iterable[str] = ()
+) -> pd.DataFrame:
+    """Return one of our CSV files, with its columns and ``more``; those of nodes get their labels back."""
     import pandas as pd
 
     with reading(file):
-        frame = pd.read_csv(BytesIO(content), dtype=str, keep_default_na=False)
-    for column in frame.columns:
-        texts = frame[column].tolist()
-        if not all(isinstance(text, str) for text in texts):
-            raise damage(file, "ends in the middle of a line")
-        if column in LABEL_COLUMNS:
-            strange = [text for text in texts if text not in labels]
-            if strange:
-                raise damage(file, f"names the node {strange[0]!r}, which is not in the graph")
-            frame[column] = np.array([labels[text] for text in texts], dtype=object)
-        elif column not in TEXTS:
-            frame[column] = _numbers(texts)
-            counts = frame[column].dropna().to_numpy()
-            if column in COUNT_COLUMNS and not (
-                counts.dtype.kind in "if"
-                and ((counts >= 0) & (counts <= MOST_COUNTED) & (counts % 1 == 0)).all()
-            ):
-                raise damage(file, f"has something other than counts in column {column!r}")
-    _check_columns(frame, file, COLUMNS[file])
-    if file in ("nodes.csv", "positions.csv") and frame["node"].duplicated().any():
-        raise damage(file, "names a node twice")
+        texts: Any = dict.fromkeys(TEXTS, str)
+        frame = pd.read_csv(BytesIO(content), converters=texts)
+        needed = (*COLUMNS[file], *more)
+        numeric = {*needed}.difference(TEXTS)
+        missing = [column for column in needed if column not in frame.columns]
+        if missing:
+            raise Refused(f"has no column {missing[0]!r}")
+        for column in frame.columns:
+            if column in LABEL_COLUMNS:
+                strange = [text for text in frame[column] if text not in labels]
+                if strange:
+                    raise Refused(f"names the node {strange[0]!r}, which is not in the graph")
+                known = [labels[text] for text in frame[column]]
+                frame[column] = pd.Series(known, dtype=object, index=frame.index)
+            elif column in COUNT_COLUMNS and not _are_counts(frame[column].dropna()):
+                raise Refused(f"has something other than counts in column {column!r}")
+            elif column in numeric and len(frame) and frame[column].dtype.kind not in "if":
+                raise Refused(f"has something other than numbers in column {column!r}")
+        if file in ("nodes.csv", "positions.csv") and frame["node"].duplicated().any():
+            raise Refused("names a node twice")
     return frame
 
 
-def _numbers(texts: list[str]) -> AnyArray:
-    """Return integers if all texts are whole numbers, else exactly the floats that were written.
-
-    Texts that are no numbers stay texts.
-    """
-    digits = [text.removeprefix("-") for text in texts]
-    if all(text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER for text in digits):
-        return np.array([int(text) for text in texts], dtype=np.int64)
-    try:
-        return np.array([float(text or "nan") for text in texts])
-    except ValueError:
-        return np.array(texts, dtype=object)
-
-
-def read_array(content: bytes, file: str) -> FloatArray:
-    """Return the numbers of an .npy file, whose header must match what the file holds."""
-    with reading(file):
-        return from_npy(content)
+def _are_counts(values: pd.Series) -> bool:
+    return bool(((values >= 0) & (values <= MOST_COUNTED) & (values % 1 == 0)).all())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.files import from_npy
 from fedrelax.graph import Graph
 from fedrelax.jsonfiles import from_plain
 from fedrelax.living.changelog import Past
@@ -101,12 +102,12 @@ def read_result(directory: str | Path) -> SavedResult:
     models = described.read_json(
         files.read("models.json"), "models.json", list[described.ModelLine]
     )
-    described.check_lines(models, about["graph_nodes"])
     with reading("config.toml"):
         config = tomllib.loads(files.read("config.toml").decode())
     metrics = described.read_json(files.read("metrics.json"), "metrics.json", described.Metrics)
-    nodes = files.frame("nodes.csv", labels)
-    described.check_nodes(nodes, models, measured=metrics.get("errors") is not None)
+    measured = () if metrics.get("errors") is None else described.MEASURED
+    nodes = files.frame("nodes.csv", labels, measured)
+    described.check_nodes(models, nodes, about["graph_nodes"])
     dtype, classes = object if about["classes_are_objects"] else None, about["classes"]
     classes = None if classes is None else np.asarray(classes, dtype=dtype)
     return SavedResult(
@@ -139,8 +140,12 @@ class _Files:
             raise damage(MARK, f"gives no size and checksum for {name}")
         return read_inside(self.directory, name, self.recorded[name], MARK)
 
-    def frame(self, name: str, labels: dict[str, Label]) -> Any:
-        return described.read_frame(self.read(name), name, labels)
+    def frame(self, name: str, labels: dict[str, Label], more: Iterable[str] = ()) -> Any:
+        return described.read_frame(self.read(name), name, labels, more)
+
+    def array(self, name: str) -> FloatArray:
+        with reading(name):
+            return from_npy(self.read(name))
 
 
 def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
@@ -258,26 +263,23 @@ def _origin(saved: SavedResult, labels: Sequence[Label]) -> Origin | None:
     if living is None:
         return None
     files = _Files(saved.directory, saved.about["files"])
-    public = described.read_array(files.read(PUBLIC), PUBLIC)
+    public = files.array(PUBLIC)
     if public.ndim < 2 or not len(public) or (public.ndim == 2 and public.shape[1] != width):
         raise damage(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
     gaps = preparation is not None and not preparation.encoded  # then NaN is a missing value
     if np.isinf(public).any() or (np.isnan(public).any() and not gaps):
         raise damage(PUBLIC, "holds NaN or infinite values")
-    (line,), answers = living["answers"], described.read_array(files.read(ANSWERS), ANSWERS)
+    (line,), answers = living["answers"], files.array(ANSWERS)
     shape = (len(line["nodes"]), len(public), task.n_outputs)
     if answers.shape != shape or not np.isfinite(answers).all():
         raise damage(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
     place = {label: k for k, label in enumerate(line["nodes"])}
     if not place.keys() >= set(labels):
         raise damage(LIVING, "does not give the answers of all nodes")
-    coupling = dict(living["coupling"])
-    if coupling.pop("symmetric", False):  # as earlier versions wrote the objective
-        coupling["objective"] = "gtvmin"
     with reading(LIVING):
         return Origin(
             public=public_rows(preparation, common=public),
-            coupling=Settings.from_plain(coupling).coupling(task.kind),
+            coupling=Settings.from_plain(living["coupling"]).coupling(task.kind),
             found_together=living["found_together"],
             wired=living["wired"],
             seed=living["seed"],
