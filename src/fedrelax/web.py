@@ -23,7 +23,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 MOST_CONNECTIONS = 256
 SHORTEST = 16
 """The fewest letters of a token."""
@@ -85,18 +84,14 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
             f"{host}:{port} cannot be served ({error}); choose another --port, or for --host an address "
             "of this machine: 127.0.0.1, or 0.0.0.0 for all"
         ) from error
-    if token is None and not _is_loopback(listening):
+    address = ipaddress.ip_address(listening.getsockname()[0].partition("%")[0])
+    if token is None and not address.is_loopback:
         listening.close()
         raise FedRelaxError(
             f"--no-token is for this machine only, but --host {host} is for others too; give a "
             "--token, or leave both out to get a random one"
         )
     return listening
-
-
-def _is_loopback(listening: socket.socket) -> bool:
-    """Tell whether only this machine can reach a socket."""
-    return ipaddress.ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
 
 
 class Server:
@@ -120,11 +115,8 @@ class Server:
         query = "" if token is None else "?" + urlencode({"token": token})
         self.page = self.address + query
         self._socket, uvicorn = listening, need("uvicorn", "live")
-        names = {*LOCAL, host.lower()}
-        if not _is_loopback(listening):
-            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         config = uvicorn.Config(
-            _guarded(app, token, names, not _is_loopback(listening), open_paths),
+            _guarded(app, token, {"localhost", host.lower(), socket.gethostname().lower()}, open_paths),
             ws="none", loop="asyncio", lifespan="off", http="h11", access_log=False, log_config=None,
             log_level="critical", server_header=False, limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=grace,
@@ -145,20 +137,19 @@ def _guarded(
     app: Callable[..., Any],
     token: str | None,
     names: Collection[str],
-    addresses: bool,
     open_paths: Collection[str],
 ) -> Callable[..., Any]:
     """Refuse a foreign host with 403 and a missing or wrong token with 401, before anything is read.
 
-    The host is checked because another site's name may be made to point here (DNS rebinding). A server
-    for this machine accepts only its own names; one for other machines also numeric ``addresses``.
+    The host is checked because another site's name may be made to point here (DNS rebinding): it must be
+    one of the ``names`` of this machine or a numeric address, which no name server can redirect.
     """
     requests = need("starlette.requests", "live")
 
     async def call(scope: Any, receive: Any, send: Any) -> None:
         request, answer = requests.Request(scope), None
         name = host_name(request.headers.get("host", ""))
-        if name not in names and not (addresses and is_address(name)):
+        if name not in names and not is_address(name):
             answer = refused(Refusal(403, FOREIGN))
         elif token is not None and scope["path"] not in open_paths and not _knows(request, token):
             answer = refused(Refusal(401, NO_TOKEN))
@@ -189,7 +180,7 @@ def host_name(host: str) -> str:
 
 
 def is_address(name: str) -> bool:
-    """Tell whether a name is a numeric address, which no foreign name server can redirect here.
+    """Tell whether a name is a numeric address.
 
     >>> is_address("192.168.0.7"), is_address("::1"), is_address("evil.example")
     (True, True, False)

@@ -62,8 +62,8 @@ def test_a_token_in_the_address_must_be_the_one(ask, query):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "192.168.0.7",
-     "[::2]", "[", "127.0.0.1@evil.example", "localhost, evil.example"],
+    ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "[", "a b",
+     "127.0.0.1@evil.example", "localhost, evil.example"],
 )  # fmt: skip
 def test_a_foreign_name_gets_nothing_not_even_health(ask, host):
     for path in ("/health", "/", "/nodes"):
