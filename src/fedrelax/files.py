@@ -22,7 +22,6 @@ from fedrelax.typing import AnyArray
 
 KEY, SETTINGS, RESULT, TABLE = 2**16, 2**26, 2**31, 2**33
 """The most bytes that are read of a key, a settings file, a file of a result, and a table."""
-CHUNK = 2**20
 
 
 class Refused(FedRelaxError):  # noqa: N818 - what happened to it
@@ -40,12 +39,9 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        content = file.read(min(about.st_size, most) + 1)
-        while len(content) <= most and (chunk := file.read(CHUNK)):  # it has grown
-            content += chunk
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
-    return content
+        if about.st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+        return file.read()
 
 
 def read_text(path: str | os.PathLike[str], most: int = SETTINGS, encoding: str = "utf-8") -> str:

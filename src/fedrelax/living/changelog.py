@@ -64,7 +64,7 @@ class Change:
             "waiting": len(self.waiting),
             "movement": self.movement,
             "drifting": list(self.drifting),
-            "moves": [{"node": i, "neighbours": list(near)} for i, near in self.moves.items()],
+            "moves": [(label, list(near)) for label, near in self.moves.items()],
             "notes": list(self.notes),
             "seconds": self.seconds,
         }

@@ -32,8 +32,8 @@ def events_of(saved: SavedResult) -> list[Event]:
             text += f" next to {listing(line['neighbours'], most=3)}"
         if what == "update":
             text += f" {counted(rows, 'row')}"
-        for move in line["moves"]:
-            text += f"; {move['node']} moved to {listing(move['neighbours'], most=3)}"
+        for node, neighbours in line["moves"]:
+            text += f"; {node} moved to {listing(neighbours, most=3)}"
         if line["drifting"]:
             text += f"; drifted from their neighbours: {listing(line['drifting'], most=3)}"
         text += f"; {counted(line['refitted'], 'node')} refitted"

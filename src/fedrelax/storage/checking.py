@@ -1,13 +1,11 @@
-"""The files of a result, which may come from anywhere: with the size and checksum that were recorded."""
+"""The files of a result, which may come from anywhere: with the checksums that were recorded."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from fedrelax.errors import FedRelaxError, in_one_line, named
 from fedrelax.files import RESULT, Refused, read_file, why_unread
@@ -38,41 +36,22 @@ def damage(file: str, what: str, of: str = "result", advice: str = AGAIN) -> Dam
     return Damaged(f"this {of} is damaged: {file} {what}; {advice}")
 
 
-def fingerprint(content: bytes) -> dict[str, Any]:
-    """Return size and checksum of a file's content.
+def fingerprint(content: bytes) -> str:
+    """Return the checksum of a file's content.
 
-    >>> fingerprint(b"")["size"], fingerprint(b"")["sha256"][:8]
-    (0, 'e3b0c442')
+    >>> fingerprint(b"")[:8]
+    'e3b0c442'
     """
-    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return hashlib.sha256(content).hexdigest()
 
 
-def sealed(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values with a checksum over all of them, in place of an earlier one."""
-    inside = {key: value for key, value in about.items() if key != "sha256"}
-    text = json.dumps(inside, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return {**inside, "sha256": fingerprint(text.encode())["sha256"]}
-
-
-def check_seal(about: Mapping[str, Any]) -> None:
-    """Refuse values that do not match their checksum."""
-    if about.get("sha256") != sealed(about)["sha256"]:
-        raise Refused("does not match its checksum")
-
-
-def read_inside(
-    directory: Path, name: str, recorded: Mapping[str, Any] | None, where: str
-) -> bytes:
-    """Return the content of a result's file, which must have the ``size`` and ``sha256`` in ``recorded``.
-
-    ``where`` is the file that gives them. With None, only the size is limited.
-    """
-    most = RESULT if recorded is None else min(recorded["size"], RESULT)
+def read_inside(directory: Path, name: str, checksum: str | None, where: str) -> bytes:
+    """Return the content of a result's file, which must have this checksum, if ``where`` gives one."""
     try:
-        content = read_file(directory / name, most)
+        content = read_file(directory / name, RESULT)
     except OSError as error:
         raise damage(name, f"cannot be opened ({why_unread(error)})") from error
-    if recorded is not None and fingerprint(content)["sha256"] != recorded["sha256"]:
+    if checksum is not None and fingerprint(content) != checksum:
         raise damage(name, f"does not match the checksum in {where}")
     return content
 

@@ -45,13 +45,6 @@ Label = Annotated[str | int | float | bool, Field(union_mode="left_to_right")]
 Count = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
 
 
-class Fingerprint(Described):
-    """Size and checksum of a file."""
-
-    size: Count
-    sha256: str
-
-
 class Public(Described):
     """How the public rows were made, and how many there are."""
 
@@ -59,15 +52,8 @@ class Public(Described):
     how: str
 
 
-class Losses(Described):
-    """The losses on a node's own rows and across edges."""
-
-    own_rows: str
-    edges: str
-
-
 class About(Described):
-    """What ``result.json`` says; entries with a default are missing in results of earlier versions."""
+    """What ``result.json`` says."""
 
     made: str
     versions: dict[str, str]
@@ -88,19 +74,19 @@ class About(Described):
     node_column: str | int | None
     target_column: str | None
     types_to_trust: list[str]
-    files: dict[str, Fingerprint]
-    losses: Losses | None
+    files: dict[str, str]
+    losses: tuple[str, str] | None
     engine: str
-    public_for_each_node: bool = False
-    objective: str = ""
-    seed: int | None = None
-    choice: str | None = None
-    better: str | None = None
-    level: float | None = None
-    update: Literal["refit", "difference"] | None = None
-    promises: list[Promise] = Field(default_factory=list)
-    by_default: bool = False
-    pooled_numbers: Count = 0
+    public_for_each_node: bool
+    objective: str
+    seed: int | None
+    choice: str | None
+    better: str | None
+    level: float | None
+    update: Literal["refit", "difference"] | None
+    promises: list[Promise]
+    by_default: bool
+    pooled_numbers: Count
 
     @model_validator(mode="after")
     def _told_apart(self) -> Self:
@@ -114,13 +100,14 @@ class About(Described):
         return self
 
 
-class ModelLine(Fingerprint):
+class ModelLine(Described):
     """An entry of ``models.json``."""
 
     node: Label
     file: Annotated[str, Field(pattern=r"^models/[A-Za-z0-9.-]+$")]
     format: str
     type: str
+    sha256: str
     rows: Literal["encoded", "coded", "frame"]
     answers: bool
 
@@ -172,21 +159,6 @@ class PastLine(Described):
     recent: list[tuple[float, Annotated[int, Field(ge=1, le=MOST_COUNTED)]]]
 
 
-class Part(Described):
-    """A file of answers: whose they are, and how many rows each was trained on."""
-
-    file: Literal["answers.npy"]
-    nodes: list[Label]
-    rows: list[Count]
-
-
-class Move(Described):
-    """A node that moved to other neighbours."""
-
-    node: Label
-    neighbours: list[Label]
-
-
 class Entry(Described):
     """Nodes that joined, learned or left."""
 
@@ -198,11 +170,11 @@ class Entry(Described):
     error: float | None
     refitted: Count
     drifting: list[Label]
-    moves: list[Move]
+    moves: list[tuple[Label, list[Label]]]
 
 
 class Living(Described):
-    """What ``living.json`` says."""
+    """What ``living.json`` says; ``nodes`` are those of ``answers.npy``, ``rows`` how many each learned."""
 
     coupling: dict[str, Any]
     found_together: bool
@@ -210,7 +182,8 @@ class Living(Described):
     seed: Annotated[int, Field(ge=0)]
     stayed: list[Label]
     past: list[PastLine]
-    answers: Annotated[list[Part], Field(min_length=1, max_length=1)]
+    nodes: list[Label]
+    rows: list[Count]
     story: list[Entry]
 
 
