@@ -94,7 +94,7 @@ def a_result(target: Path, text: str = "old") -> None:
         for own in ("result.json", "models.json"):
             (draft / own).write_text(text)
         (draft / "models").mkdir()
-        (draft / "models" / "0001-a.skops").write_text(text)
+        (draft / "models" / "0001.skops").write_text(text)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "models/mine.txt", "predictions.csv"])

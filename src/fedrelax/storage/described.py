@@ -92,11 +92,10 @@ class About(Described):
     def _told_apart(self) -> Self:
         """Labels can be told apart, and classes match the outputs."""
         check_labels(self.graph_nodes)
-        classes = self.classes or []
-        if len({str(label) for label in classes}) < len(classes):
-            raise ValueError("it names a class twice")
-        if len(classes) != (self.outputs if self.task == "classification" else 0):
-            raise ValueError(f"it has {len(classes)} classes but {self.outputs} outputs")
+        classes = [str(label) for label in self.classes or []]
+        fits = len(classes) == len(set(classes)) == self.outputs
+        if not (self.classes is None if self.task == "regression" else fits):
+            raise ValueError("it does not have one class for each output, each named once")
         return self
 
 
@@ -104,7 +103,7 @@ class ModelLine(Described):
     """An entry of ``models.json``."""
 
     node: Label
-    file: Annotated[str, Field(pattern=r"^models/[A-Za-z0-9.-]+$")]
+    file: Annotated[str, Field(pattern=r"^models/\d+\.[a-z.]+$")]
     format: str
     type: str
     sha256: str

@@ -23,11 +23,10 @@ MODELS = "models"
 OWN = {
     "result": r"(result|schema|models|metrics|living)\.json|(public|answers)\.npy|config\.toml"
     r"|(nodes|edges|positions|history|history_nodes|alphas|example)\.csv|result\.png|report\.html"
-    r"|models(/\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+)?",
+    r"|models(/\d{4,}\.[a-z.]+)?",
     "comparison": r"comparison\.(json|csv|png)|nodes\.csv|config\.toml",
 }
-"""Every file that a directory of each kind may hold, the models with the names of ``labels.file_name``;
-all others are the user's."""
+"""Every file that a directory of each kind may hold; all others are the user's."""
 
 NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """What file managers leave in a directory by themselves."""

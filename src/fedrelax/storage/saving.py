@@ -50,7 +50,7 @@ from fedrelax.solvers import Result
 from fedrelax.storage.checking import fingerprint
 from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
 from fedrelax.storage.formats import Files, Packed, answers_one_row, keeps_unfitted, pack
-from fedrelax.storage.labels import check_labels, file_name
+from fedrelax.storage.labels import check_labels
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
@@ -340,8 +340,7 @@ def _write_models(
             shutil.copyfile(ancestor.directory / file, draft / file)
             continue
         number, form = number + 1, packed[label].format
-        kind, file = type(last_step(local.estimator)), file_name(number, label, form.ending)
-        file = f"models/{file}"
+        kind, file = type(last_step(local.estimator)), f"models/{number:04d}{form.ending}"
         (draft / file).write_bytes(packed[label].data)
         lines.append(
             {
