@@ -7,7 +7,6 @@ whose ``strerror`` says what is wrong, as for any other file that cannot be read
 from __future__ import annotations
 
 import errno
-import math
 import os
 import stat
 from collections.abc import Collection, Mapping
@@ -23,9 +22,6 @@ from fedrelax.typing import AnyArray
 
 KEY, SETTINGS, RESULT, TABLE = 2**16, 2**26, 2**31, 2**33
 """The most bytes that are read of a key, a settings file, a file of a result, and a table."""
-CHUNK = 2**20
-LONGEST_HEADER = 2**16
-"""The most bytes of an ``.npy`` file in which its header is looked for."""
 
 
 class Refused(FedRelaxError):  # noqa: N818 - what happened to it
@@ -43,12 +39,9 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        content = file.read(min(about.st_size, most) + 1)
-        while len(content) <= most and (chunk := file.read(CHUNK)):  # it has grown
-            content += chunk
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"it has more than {_size(most)}", str(path))
-    return content
+        if about.st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+        return file.read()
 
 
 def read_text(path: str | os.PathLike[str], most: int = SETTINGS, encoding: str = "utf-8") -> str:
@@ -66,17 +59,6 @@ def why_unread(error: Exception) -> str:
 def is_private(path: Path) -> bool:
     """Tell whether only its owner can read a file; always true where systems have no such modes."""
     return os.name != "posix" or not path.stat().st_mode & 0o077
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes for a message.
-
-    >>> _size(2**16), _size(2**26), _size(2**31)
-    ('64 KB', '64 MB', '2 GB')
-    """
-    units = ("bytes", "KB", "MB", "GB")
-    step = min((count.bit_length() - 1) // 10, 3)
-    return f"{count >> 10 * step} {units[step]}"
 
 
 # Arrays
@@ -103,28 +85,19 @@ def from_npy(
 ) -> AnyArray:
     """Return the array in the bytes of an ``.npy`` file, or refuse them; messages begin with ``what``.
 
-    The header is checked before any number is read, so that a forged one costs no memory. ``dtypes`` are
-    the types that are allowed; None allows all but objects, which would be unpickled.
+    ``dtypes`` are the types that are allowed; None allows all but objects, which would be unpickled.
     """
-    stream = BytesIO(bytes(data[:LONGEST_HEADER]))
+    stream = BytesIO(data)
     try:
-        form = np.lib.format
-        version = form.read_magic(stream)
-        read = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}[version]
-        found, fortran, dtype = read(stream)
-        start, size = stream.tell(), math.prod(found) * dtype.itemsize
+        array = np.lib.format.read_array(stream, allow_pickle=False)
     except Exception as error:  # numpy parses the header as a literal, which fails in many ways
-        raise Refused(f"{what} is not an array in the .npy format".lstrip()) from error
-    if dtype.hasobject or (dtypes is not None and dtype.str not in dtypes):
-        raise Refused(f"{what} holds {dtype}, which is not allowed here".lstrip())
-    if shape is not None and found != shape:
-        raise Refused(f"{what} has the shape {found}, but {shape} is needed".lstrip())
-    if min(found, default=0) < 0 or start + size != len(data):
-        raise Refused(
-            f"{what} does not hold the {size} bytes of numbers that it claims to hold".lstrip()
-        )
-    order: Any = "F" if fortran else "C"
-    array = np.ndarray(found, dtype, buffer=data, offset=start, order=order).copy(order="K")
+        raise Refused(f"{what} is not a whole array in the .npy format".lstrip()) from error
+    if dtypes is not None and array.dtype.str not in dtypes:
+        raise Refused(f"{what} holds {array.dtype}, which is not allowed here".lstrip())
+    if shape is not None and array.shape != shape:
+        raise Refused(f"{what} has the shape {array.shape}, but {shape} is needed".lstrip())
+    if stream.read(1):
+        raise Refused(f"{what} goes on after its last number".lstrip())
     if finite and not np.isfinite(array).all():
         raise Refused(f"{what} holds NaN or infinite values".lstrip())
     return array
@@ -132,29 +105,20 @@ def from_npy(
 
 # Writing
 
-DRAFT = ".draft"
-"""The ending of files that are not complete yet."""
-
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read; an earlier one stays until the new one is on the disk.
 
-    File and directory are flushed, so that the file survives even if the machine stops. Drafts that
-    killed processes have left behind are removed.
+    File and directory are flushed, so that the file survives even if the machine stops.
     """
-    draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
-    for other in path.parent.glob(f"{path.name}.*{DRAFT}"):
-        if not _is_alive(other.name.removesuffix(DRAFT).rpartition(".")[2]):
-            other.unlink(missing_ok=True)
+    draft = path.with_name(f"{path.name}.draft")
     try:
         with open(draft, "wb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-        with suppress(
-            PermissionError
-        ):  # systems that cannot open directories flush them themselves
+        with suppress(PermissionError):  # where directories cannot be opened, they flush themselves
             handle = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -163,17 +127,6 @@ def write_whole(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-
-
-def _is_alive(process: str) -> bool:
-    """Tell whether a process with this ID runs; assume so if it is not a number."""
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (ValueError, OverflowError, OSError):
-        return True
-    return True
 
 
 def dump_toml(settings: Mapping[str, Any], comment: str = "") -> str:

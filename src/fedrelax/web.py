@@ -1,12 +1,19 @@
-"""What every local server of this package has in common: headers, uvicorn, and who may ask it."""
+"""What every local server of this package has in common: its socket, its headers, and who may ask it."""
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
-import re
-from typing import Any
+import socket
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -16,7 +23,24 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]\s/]+)(?::\d{1,5})?")
+MOST_CONNECTIONS = 256
+SHORTEST = 16
+"""The fewest letters of a token."""
+LONGEST = 500
+"""The most letters of a sentence, which may quote what was sent."""
+FOREIGN = "the request's Host is not this server; use the address printed at the start"
+NO_TOKEN = (
+    "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN' with the token that "
+    "was printed at the start, or open the address printed there"
+)
+
+
+class Refusal(FedRelaxError):  # noqa: N818 - what is said, not what went wrong
+    """Why a request is not answered: an HTTP status and one sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 def check_live() -> None:
@@ -25,40 +49,144 @@ def check_live() -> None:
         need(module, "live")
 
 
-def server_for(app: Any, **more: Any) -> Any:
-    """Return a uvicorn server for an application; it does not identify itself and logs nothing."""
-    uvicorn = need("uvicorn", "live")
-    config = uvicorn.Config(
-        app, ws="none", loop="asyncio", lifespan="off", access_log=False, log_config=None,
-        log_level="critical", server_header=False, **{"http": "h11", **more},
-    )  # fmt: skip
-    return uvicorn.Server(config)
+def json_answer(value: object, status: int = 200) -> Response:
+    """Return a response with JSON in it."""
+    answer: Response = need("starlette.responses", "live").JSONResponse(value, status, HEADERS)
+    return answer
 
 
-def host_of(scope: Any) -> str | None:
-    """Return the one Host that a request names, in lower case; None if there are none or several."""
-    hosts = [value.lower().decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    return hosts[0] if len(hosts) == 1 else None
+def refused(error: Exception) -> Response:
+    """Return the response to a refused request: one sentence."""
+    text = str(error)
+    text = text if len(text) <= LONGEST else text[:LONGEST] + "..."
+    return json_answer({"error": text}, getattr(error, "status", 422))
 
 
-def name_of(host: str) -> str:
-    """Return a Host without its port, or an empty text if it is not valid.
+def check_token(token: str) -> None:
+    """Refuse a token that can be guessed or that no header can carry."""
+    if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+        raise FedRelaxError(
+            f"the token needs at least {SHORTEST} letters, digits or symbols, without spaces; leave it "
+            "out to get a random one"
+        )
 
-    >>> name_of("localhost:8000"), name_of("[::1]:80"), name_of("a b")
-    ('localhost', '[::1]', '')
+
+def listen(host: str, port: int, token: str | None) -> socket.socket:
+    """Return a listening socket, so that a port already in use is noticed before any work starts.
+
+    Without a token, it must be one that only this machine can reach.
     """
-    found = HOST.fullmatch(host)
-    return "" if found is None else found[1]
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, UnicodeError) as error:
+        raise FedRelaxError(
+            f"{host}:{port} cannot be served ({error}); choose another --port, or for --host an address "
+            "of this machine: 127.0.0.1, or 0.0.0.0 for all"
+        ) from error
+    address = ipaddress.ip_address(listening.getsockname()[0].partition("%")[0])
+    if token is None and not address.is_loopback:
+        listening.close()
+        raise FedRelaxError(
+            f"--no-token is for this machine only, but --host {host} is for others too; give a "
+            "--token, or leave both out to get a random one"
+        )
+    return listening
+
+
+class Server:
+    """Serves an application until it is told to stop, to those who know the token.
+
+    token : required on all paths but the ``open_paths``; None lets everybody ask.
+    grace : seconds that requests have to finish when the server is told to stop.
+    """
+
+    def __init__(
+        self,
+        app: Callable[..., Any],
+        listening: socket.socket,
+        host: str,
+        token: str | None,
+        open_paths: Collection[str] = (),
+        grace: int = 5,
+    ) -> None:
+        name = f"[{host}]" if ":" in host else host
+        self.address = f"http://{name}:{listening.getsockname()[1]}/"
+        query = "" if token is None else "?" + urlencode({"token": token})
+        self.page = self.address + query
+        self._socket, uvicorn = listening, need("uvicorn", "live")
+        config = uvicorn.Config(
+            _guarded(app, token, {"localhost", host.lower(), socket.gethostname().lower()}, open_paths),
+            ws="none", loop="asyncio", lifespan="off", http="h11", access_log=False, log_config=None,
+            log_level="critical", server_header=False, limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=grace,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+
+    def run(self) -> None:
+        """Answer until ``stop``, or until a signal if this is the main thread."""
+        with self._socket:
+            self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Stop: requests under way are answered, new ones are not accepted."""
+        self._server.should_exit = True
+
+
+def _guarded(
+    app: Callable[..., Any],
+    token: str | None,
+    names: Collection[str],
+    open_paths: Collection[str],
+) -> Callable[..., Any]:
+    """Refuse a foreign host with 403 and a missing or wrong token with 401, before anything is read.
+
+    The host is checked because another site's name may be made to point here (DNS rebinding): it must be
+    one of the ``names`` of this machine or a numeric address, which no name server can redirect.
+    """
+    requests = need("starlette.requests", "live")
+
+    async def call(scope: Any, receive: Any, send: Any) -> None:
+        request, answer = requests.Request(scope), None
+        name = host_name(request.headers.get("host", ""))
+        if name not in names and not is_address(name):
+            answer = refused(Refusal(403, FOREIGN))
+        elif token is not None and scope["path"] not in open_paths and not _knows(request, token):
+            answer = refused(Refusal(401, NO_TOKEN))
+            answer.headers["WWW-Authenticate"] = "Bearer"
+        await (answer or app)(scope, receive, send)
+
+    return call
+
+
+def _knows(request: Any, token: str) -> bool:
+    """Tell whether a request has the token: in its header or, to view pages, in the address."""
+    given = request.headers.getlist("authorization")
+    if not given and request.method in ("GET", "HEAD"):
+        given = [f"Bearer {value}" for value in request.query_params.getlist("token")]
+    return len(given) == 1 and hmac.compare_digest(given[0].encode(), f"Bearer {token}".encode())
+
+
+def host_name(host: str) -> str:
+    """Return a Host without its port, in lower case.
+
+    >>> host_name("LOCALHOST:8000"), host_name("[::1]:80"), host_name("[")
+    ('localhost', '::1', '')
+    """
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def is_address(name: str) -> bool:
-    """Tell whether a name is a numeric address, which no foreign name server can redirect here.
+    """Tell whether a name is a numeric address.
 
-    >>> is_address("192.168.0.7"), is_address("[::1]"), is_address("evil.example")
+    >>> is_address("192.168.0.7"), is_address("::1"), is_address("evil.example")
     (True, True, False)
     """
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

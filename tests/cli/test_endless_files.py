@@ -62,12 +62,12 @@ def test_a_file_is_read_up_to_its_limit(tmp_path):
     with pytest.raises(OSError, match="it has more than 1023 bytes"):
         read_file(path, 1023)
     os.truncate(path, 2**40)  # takes no room on the disk
-    with pytest.raises(OSError, match="it has more than 1 KB"):
+    with pytest.raises(OSError, match="it has more than 1024 bytes"):
         read_file(path, 1024)
 
 
 def test_a_huge_settings_file_is_refused(run, table):
     with open("huge", "wb") as file:
         os.truncate(file.fileno(), 2**40)
-    assert "it has more than 64 MB" in run.refused(*FIT, *QUICK, "--schema", "huge")
-    assert "it has more than 64 MB" in run.refused("fit", "--config", "huge")
+    assert "it has more than 67108864 bytes" in run.refused(*FIT, *QUICK, "--schema", "huge")
+    assert "it has more than 67108864 bytes" in run.refused("fit", "--config", "huge")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,7 @@ def ask(url: str, method: str = "GET", path: str | None = None, **headers: str) 
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
     try:
-        connection.request(method, place.path if path is None else path, headers=headers)
+        connection.request(method, path or f"/?{place.query}", headers=headers)
         return connection.getresponse().status
     finally:
         connection.close()
@@ -116,7 +116,8 @@ def test_the_page_follows_the_rounds_and_its_button_keeps_the_result(sites, brow
         assert str(sites / "out" / "report.html") in page.js(WORDS)
         assert page.complaints == []
         asked = {address for address in page.requests if not address.startswith("data:")}
-        assert asked == {run.url, f"{run.url}events", f"{run.url}stop"}
+        home, _, query = run.url.partition("?")
+        assert asked == {run.url, f"{home}events?{query}", f"{home}stop"}
         assert run.ends() == 0
     assert "its models are kept" in run.said
     saved = read_result("out")
@@ -137,21 +138,22 @@ def test_a_page_that_is_closed_leaves_the_run_alone(sites, browser):
 
 def test_only_the_token_and_this_machines_name_open_the_page(sites):
     with fitting("--rounds", "5000") as run:
-        token = urlsplit(run.url).path.strip("/")
+        (token,) = parse_qs(urlsplit(run.url).query)["token"]
         port = urlsplit(run.url).port
         assert urlsplit(run.url).hostname == "127.0.0.1"
         assert ask(run.url) == 200
         assert ask(run.url, Host=f"localhost:{port}") == 200
-        wrong = ["/", "/events", "/favicon.ico", f"/{token[:-1]}/", f"/{token}x/events", "/%C3%A9/"]
+        wrong = ["/", "/events", "/favicon.ico", f"/?token={token[:-1]}", f"/events?token={token}x"]
         for path in wrong:
             for method in ("GET", "POST"):
-                assert ask(run.url, method, path) == 403
-        assert ask(run.url, "POST", "/stop") == 403
-        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "localhost"):
+                assert ask(run.url, method, path) == 401
+        assert ask(run.url, "POST", f"/stop?token={token}") == 401
+        known = {"Authorization": f"Bearer {token}"}
+        for host in ("evil.example", f"evil.example:{port}"):
             assert ask(run.url, Host=host) == 403
-            assert ask(run.url, "POST", f"/{token}/stop", Host=host) == 403
-        assert ask(run.url, "GET", f"/{token}/stop") == 405
-        while ask(run.url, "POST", f"/{token}/stop") == 409:  # before there is a round to keep
+            assert ask(run.url, "POST", "/stop", Host=host, **known) == 403
+        assert ask(run.url, "GET", "/stop", **known) == 405
+        while ask(run.url, "POST", "/stop", **known) == 409:  # before there is a round to keep
             pass
         assert run.ends() == 0
     assert read_result("out").about["reason"] == "stopped from the live page"

@@ -40,7 +40,7 @@ def live_threads() -> list[str]:
 
 def events(url: str) -> list[tuple[str, dict]]:
     """Read a stream to its end."""
-    with urlopen(url + "events", timeout=60) as stream:
+    with urlopen(url.replace("/?", "/events?"), timeout=60) as stream:
         text = stream.read().decode()
     found = re.findall(r"event: (\w+)\ndata: (.*)\n\n", text)
     return [(name, json.loads(data)) for name, data in found]
@@ -126,13 +126,13 @@ def test_a_client_that_never_reads_holds_up_nothing():
     with LiveView(say=lambda text: None) as view:
         place = urlsplit(view.url)
         deaf = socket.create_connection((place.hostname, place.port))
-        head = f"GET {place.path}events HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n"
+        head = f"GET /events?{place.query} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n"
         deaf.sendall(head.encode())
         assert deaf.recv(12) == b"HTTP/1.1 200"
         view.wired(labels, graph.adjacency)
         for k in range(300):
             view.after_round(record(k, np.full(3000, 1.0 / (k + 1))))
-        other = urlopen(view.url + "events", timeout=60)
+        other = urlopen(view.url.replace("/?", "/events?"), timeout=60)
         assert other.readline() == b"event: network\n"  # at once, the newest
         other.close()
     deaf.close()
@@ -156,7 +156,6 @@ def test_only_the_newest_state_is_sent():
     assert found["values"]["loss"]["fall"] == [0, 80]
     assert "validation" not in found["values"]
     assert found["curves"]["validation_loss"] == [None] * 5
-    assert state.numbers_text()[1] is text  # made once for all pages
 
 
 def test_stopping_needs_a_round_to_keep():

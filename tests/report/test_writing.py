@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import re
@@ -86,15 +85,6 @@ def test_a_result_without_test_rows_has_a_page_too(tmp_path):
     saved = read_result(save_result(tmp_path / "out", fitted))
     assert "Not measured" in report_html(saved)
     assert command(saved) == ""
-
-
-def test_a_result_without_the_settings_that_only_reports_read_has_a_page_too(small):
-    pytest.importorskip("plotly")
-    saved = read_result(small)
-    unread = ("losses", "public_for_each_node", "objective", "seed", "choice")
-    about = {name: value for name, value in saved.about.items() if name not in unread}
-    page = report_html(dataclasses.replace(saved, about=about))
-    assert "squared error" in page and "not known" in page
 
 
 def test_a_new_column_needs_one_line(small, monkeypatch):

@@ -60,24 +60,26 @@ def serving(
     max_bytes: int = 1_000_000,
     learn: Any = None,
     unknown: str = "consensus",
-    patience: float = 10.0,
 ) -> Iterator[Client]:
     """Serve a result on a free port until the block ends."""
-    from fedrelax.serving import Application, Served, Service, listen
+    from fedrelax.serving import Application, Served
+    from fedrelax.serving.application import HEALTH
     from fedrelax.storage import read_result
+    from fedrelax.web import Server, listen
 
     said: list[str] = []
     with listen("127.0.0.1", 0, token) as listening:
         served = Served(read_result(directory), unknown=unknown)
         app = Application(served, max_bytes, said.append, learn)
-        service = Service(app, listening, "127.0.0.1", token, patience)
-        thread = threading.Thread(target=service.run)
+        server = Server(app.routes(), listening, "127.0.0.1", token, [HEALTH])
+        thread = threading.Thread(target=server.run)
         thread.start()
-        client = Client(service.address, token)
+        client = Client(server.address, token)
         client.said = said
         try:
             yield client
         finally:
-            service.stop()
+            server.stop()
             thread.join(30)
+            app.close()
             assert not thread.is_alive()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
-from fedrelax.serving import application
-from fedrelax.serving.served import LONGEST, MOST_ROWS, Refusal, read_asked
+from fedrelax.serving.served import MOST_ROWS, read_asked
+from fedrelax.web import LONGEST, Refusal
 
 from .asking import TOKEN, Client, serving
 
@@ -63,13 +62,13 @@ def test_a_token_in_the_address_must_be_the_one(ask, query):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "192.168.0.7",
-     "[::2]", "127.0.0.1:x", "127.0.0.1@evil.example", "localhost, evil.example"],
+    ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "[", "a b",
+     "127.0.0.1@evil.example", "localhost, evil.example"],
 )  # fmt: skip
 def test_a_foreign_name_gets_nothing_not_even_health(ask, host):
     for path in ("/health", "/", "/nodes"):
         status, text = ask.refused(path, Host=host)
-        assert status == 403 and "Host is not this service" in text
+        assert status == 403 and "Host is not this server" in text
 
 
 def test_names_of_this_machine_are_known(ask):
@@ -79,9 +78,9 @@ def test_names_of_this_machine_are_known(ask):
 
 def test_other_paths_and_methods(ask):
     status, text = ask.refused("/elsewhere")
-    assert status == 404 and "the paths are /health, /, /nodes, /predict, /rows" in text
+    assert status == 404 and "GET /health, GET /, GET /nodes, POST /predict, POST /rows" in text
     status, text = ask.refused("/predict")
-    assert status == 405 and "/predict takes POST, but the request is a GET" in text
+    assert status == 405 and "there is no GET /predict" in text
     assert ask.refused("/nodes", {}, method="DELETE")[0] == 405
     assert ask.refused("/predict", method="OPTIONS", Origin="http://evil.example")[0] == 405
     assert not any(name.startswith("access-control") for name in ask.headers)
@@ -92,7 +91,6 @@ def test_only_json_is_read(ask, kind):
     body = {"node": "Oslo", "rows": [GOOD]}
     status, text = ask.refused("/predict", body, Content_Type=kind)
     assert status == 415 and "send application/json" in text
-    assert ask.refused("/predict", body, Content_Encoding="gzip")[0] == 415
     assert ask("/predict", body, Content_Type="application/json; charset=utf-8")[0] == 200
 
 
@@ -199,39 +197,6 @@ def test_any_bytes_are_read_or_refused(body):
         read_asked(body)
     except Refusal as refusal:
         assert 400 <= refusal.status < 500
-
-
-def test_a_body_that_never_comes_ends(numbers, monkeypatch):
-    monkeypatch.setattr(application, "PATIENCE", 0.2)
-    with serving(numbers / "result") as ask:
-        place = urlsplit(ask.address)
-        with socket.create_connection((place.hostname, place.port), timeout=60) as line:
-            head = (
-                f"POST /predict HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {TOKEN}"
-            )
-            head += "\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-            line.sendall(head.encode())
-            assert line.recv(12) == b"HTTP/1.1 408"
-        assert ask("/predict", {"node": "Oslo", "rows": [GOOD]})[0] == 200
-
-
-def test_too_many_at_once_are_told_to_come_back(numbers, monkeypatch):
-    monkeypatch.setattr(application, "MOST_WAITING", 1)
-    with serving(numbers / "result") as ask:
-        place = urlsplit(ask.address)
-        with socket.create_connection((place.hostname, place.port), timeout=60) as line:
-            body = json.dumps({"node": "Oslo", "rows": [GOOD]}).encode()
-            head = (
-                f"POST /predict HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {TOKEN}"
-            )
-            head += f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-            line.sendall(head.encode())
-            answers = [ask("/predict", {"node": "Oslo", "rows": [GOOD]}) for _ in range(20)]
-            status, said = answers[-1]
-            assert status == 503 and "1 requests are waiting already" in said["error"]
-            assert ask("/health")[0] == 200
-            line.sendall(body)
-            assert line.recv(12) == b"HTTP/1.1 200"
 
 
 def test_without_a_token_other_sites_still_get_nothing(numbers):

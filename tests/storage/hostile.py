@@ -13,17 +13,14 @@ def resign(directory: Path) -> None:
     if isinstance(lines, list):
         for line in lines:
             if isinstance(line, dict) and (directory / str(line.get("file"))).is_file():
-                line |= _known_by((directory / line["file"]).read_bytes())
+                line["sha256"] = _known_by((directory / line["file"]).read_bytes())
         (directory / "models.json").write_text(json.dumps(lines))
     about = json.loads((directory / "result.json").read_text())
     for name in about.get("files", {}):
         if (directory / name).is_file():
             about["files"][name] = _known_by((directory / name).read_bytes())
-    inside = {key: value for key, value in about.items() if key != "sha256"}
-    text = json.dumps(inside, sort_keys=True, separators=(",", ":"))
-    inside["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    (directory / "result.json").write_text(json.dumps(inside))
+    (directory / "result.json").write_text(json.dumps(about))
 
 
-def _known_by(content: bytes) -> dict:
-    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def _known_by(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

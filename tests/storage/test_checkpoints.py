@@ -221,7 +221,7 @@ def test_stopped_while_the_disk_refuses_it_does_not_claim_to_go_on(tmp_path, mon
     kept = Checkpoint(tmp_path)
     kept.stopping = "SIGINT"
     with (
-        pytest.warns(FedRelaxWarning, match="there is none yet; the run stops without it"),
+        pytest.warns(FedRelaxWarning, match="there is none yet; the run stops"),
         pytest.raises(Interrupted),
     ):
         kept.keep("rounds", {}, dict, 3, False)

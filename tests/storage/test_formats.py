@@ -81,7 +81,9 @@ def test_a_damaged_file_is_one_sentence(tmp_path, name):
     save_result(tmp_path / "out", fitted)
     for file in (tmp_path / "out/models").iterdir():
         file.write_bytes(file.read_bytes()[:40])
-    with pytest.raises(FedRelaxError, match="this result is damaged: models/0001-a.* has 40 bytes"):
+    with pytest.raises(
+        FedRelaxError, match="this result is damaged: models/0001.* does not match the"
+    ):
         load_result(tmp_path / "out")
     resign(tmp_path / "out")
     with pytest.raises(FedRelaxError, match="node 'a': .*"):

@@ -261,7 +261,7 @@ def test_a_damaged_tree_is_refused_before_it_is_walked(tmp_path, owner, what):
               "feature": put(feature, 900_000), "value": put("value", np.nan)}[what]  # fmt: skip
     break_array(tmp_path / "out", child, change)
     with pytest.raises(
-        FedRelaxError, match="this result is damaged: models/0001.*its tree is damaged"
+        FedRelaxError, match="this result is damaged: models/0001.*its .* is damaged"
     ):
         load_result(tmp_path / "out")
 
@@ -272,7 +272,7 @@ def test_a_damaged_tree_is_refused_before_it_is_walked(tmp_path, owner, what):
 def test_damaged_neighbours_are_refused(tmp_path, model):
     saved(tmp_path / "out", model.set_params(leaf_size=3))
     break_array(tmp_path / "out", "idx_start", put("idx_end", 10**8))
-    with pytest.raises(FedRelaxError, match="its tree is damaged: a node is out of range"):
+    with pytest.raises(FedRelaxError, match="its (KD|Ball)Tree is damaged"):
         load_result(tmp_path / "out")
 
 
@@ -290,7 +290,7 @@ def edit_arrays(directory, attribute, change):
 def test_support_vectors_that_do_not_fit_are_refused(tmp_path):
     saved(tmp_path / "out", SVR())
     edit_arrays(tmp_path / "out", "_n_support", lambda a: a * 100_000)
-    with pytest.raises(FedRelaxError, match="its support vectors are damaged"):
+    with pytest.raises(FedRelaxError, match="its SVR is damaged"):
         load_result(tmp_path / "out")
 
 
@@ -299,14 +299,14 @@ def test_support_vectors_of_a_single_class_are_refused():
     model = SVC().fit([[0.0], [1.0]], [0, 1])
     model.classes_, model._n_support = model.classes_[:1], np.array([2], dtype=np.int32)
     model._dual_coef_, model._intercept_ = np.zeros((0, 2)), np.zeros(0)
-    with pytest.raises(FedRelaxError, match="its support vectors are damaged: their classes"):
+    with pytest.raises(FedRelaxError, match="its SVC is damaged"):
         check_insides(model)
 
 
 def test_a_neighbour_of_no_class_is_refused(tmp_path):
     saved(tmp_path / "out", KNeighborsClassifier(algorithm="brute"), classify=True)
     edit_arrays(tmp_path / "out", "_y", lambda a: a + 1000)
-    with pytest.raises(FedRelaxError, match="an answer is not one of its classes"):
+    with pytest.raises(FedRelaxError, match="its KNeighborsClassifier is damaged"):
         load_result(tmp_path / "out")
 
 
@@ -349,5 +349,5 @@ def test_an_array_that_claims_more_than_it_has_is_refused(tmp_path):
     np.lib.format.write_array_header_1_0(buffer, header)
     first_file(tmp_path / "out").write_bytes(whole({**members, name: buffer.getvalue()}))
     resign(tmp_path / "out")
-    with pytest.raises(FedRelaxError, match="does not hold the 8000000000000 bytes"):
+    with pytest.raises(FedRelaxError, match="is not a whole array in the .npy"):
         load_result(tmp_path / "out")

@@ -91,7 +91,7 @@ def mutations(path: Path):
         tree = json.loads(content)
         for at in paths(tree):
             for value in (*VALUES, ...):
-                if (at and at != ("sha256",)) or (not at and value is not ...):
+                if at or value is not ...:
                     yield f"{at} = {value}", json.dumps(changed(tree, at, value)).encode()
     elif path.suffix == ".csv":
         rows = list(csv.reader(io.StringIO(content.decode())))
@@ -184,8 +184,8 @@ NAMED = {
     "living.json": [
         ("seed", -1, "has -1 under 'seed', which should be greater than or equal to 0"),
         ("stayed", [[1]], "has [1] under 'stayed.0"),
-        ("stayed", ["zzz"], "names the node 'zzz' under 'stayed'"),
-        ("answers", [], "has [] under 'answers'"),
+        ("stayed", ["zzz"], "names nodes that are not in the graph"),
+        ("rows", [], "or does not count their rows"),
     ],
     "metrics.json": [
         ("errors", [1], "has [1] under 'errors'"),
@@ -220,7 +220,7 @@ def test_nodes_without_lines_and_public_rows_without_numbers_are_damage(good, tm
     lines = (out / "nodes.csv").read_text()
     (out / "nodes.csv").write_text(lines.splitlines()[0] + "\n")
     resign(out)
-    with pytest.raises(FedRelaxError, match="damaged: nodes.csv has no line for the node 'a'"):
+    with pytest.raises(FedRelaxError, match="damaged: nodes.csv has no line for one of the nodes"):
         read_result(out)
     (out / "nodes.csv").write_text(lines)
     public = np.load(out / "public.npy")

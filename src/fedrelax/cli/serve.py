@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -58,10 +58,10 @@ def serve(
         from fedrelax.cli.inputs import look_here_for_modules
         from fedrelax.cli.new_rows import Learner
         from fedrelax.errors import FedRelaxError
-        from fedrelax.serving import Application, Served, Service, listen
-        from fedrelax.serving.service import check_token
+        from fedrelax.serving import Application, Served
+        from fedrelax.serving.application import HEALTH
         from fedrelax.storage import read_result
-        from fedrelax.web import check_live
+        from fedrelax.web import Server, check_live, check_token, listen
 
         if token is not None and no_token:
             raise FedRelaxError("--token and --no-token contradict each other; give one of them")
@@ -76,12 +76,12 @@ def serve(
             learner = None if learn is None else Learner(directory, learn, allowed, talk)
             served = Served(saved, allowed, "raise" if unknown_nodes == "refuse" else "consensus")
             app = Application(served, max_bytes, talk.address, learner)
-            service = Service(app, listening, host, secret)
+            server = Server(app.routes(), listening, host, secret, open_paths=[HEALTH])
             # a given token is known and stays out of logs; a random one has to be shown
-            where = service.page if token is None else service.address
+            where = server.page if token is None else server.address
             talk.address(f"serving: {where} (Ctrl-C ends it)")
-            with _signals_only_end_it():
-                service.run()
+            with _signals_only_end_it(), closing(app):
+                server.run()
         talk.address("stopped")
 
 

@@ -7,16 +7,13 @@ then waits for a newer one, so neither the run nor another page ever waits for a
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
-import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import resources
 from typing import Any, Self
 
-from fedrelax.errors import FedRelaxError, counted
+from fedrelax.errors import counted
 from fedrelax.extras import need
 from fedrelax.graph import Graph
 from fedrelax.live.state import LiveState, Progress
@@ -25,111 +22,50 @@ from fedrelax.report.data.report_data import axis_labels
 from fedrelax.report.page.assembly import assemble, part, safe_json
 from fedrelax.runtime import Callback, Outcome, Record
 from fedrelax.typing import Label, SparseMatrix
-from fedrelax.web import HEADERS, check_live, host_of, server_for
+from fedrelax.web import HEADERS, Server, check_live, listen
 
-PACE, PULSE, GRACE = 0.1, 15.0, 3.0
-"""Seconds between two looks at the state, between signs of life, and to send the last state."""
-REFUSED = "Refused: open this page at the address that the terminal shows.\n"
+HOST = "127.0.0.1"
+PACE, GRACE = 0.1, 3
+"""Seconds between two looks at the state, and to send the last state."""
 
 
-class Server:
-    """Serves one page from a thread of its own, until ``close``."""
+def application(state: LiveState, page: str, policy: str) -> Any:
+    """Return the application that sends the page and its events, and takes the wish to stop."""
+    starlette = need("starlette.applications", "live")
+    responses, routing = need("starlette.responses", "live"), need("starlette.routing", "live")
 
-    def __init__(self, state: LiveState, page: str, policy: str) -> None:
-        self._state, self._streams = state, 0
-        listening = socket.socket()
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-        self._token = secrets.token_urlsafe(24)
-        self.url = f"http://127.0.0.1:{port}/{self._token}/"
-        app = guarded(self._application(page, policy), self._token, port)
-        self._server = server_for(app, timeout_graceful_shutdown=1)
-        run = {"sockets": [listening]}
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs=run, name="fedrelax-live", daemon=True
-        )
-        self._thread.start()
-        while not self._server.started and self._thread.is_alive():
-            time.sleep(0.01)
-        if not self._server.started:
-            raise FedRelaxError("the live page cannot be served on this machine; run without it")
+    async def show(request: Any) -> Any:
+        headers = {**HEADERS, "Content-Security-Policy": policy}
+        return responses.HTMLResponse(page, headers=headers)
 
-    def close(self) -> None:
-        """Stop the server; pages that are still reading get a moment to receive the last state."""
-        end = time.monotonic() + GRACE
-        while self._streams and time.monotonic() < end:
-            time.sleep(0.02)
-        self._server.should_exit = True
-        self._thread.join(2 * GRACE)
+    async def events(request: Any) -> Any:
+        kind = "text/event-stream"
+        return responses.StreamingResponse(events_of(state), media_type=kind, headers=HEADERS)
 
-    def _application(self, page: str, policy: str) -> Any:
-        starlette = need("starlette.applications", "live")
-        responses, routing = need("starlette.responses", "live"), need("starlette.routing", "live")
+    async def stop(request: Any) -> Any:
+        code = 202 if state.ask_to_stop() else 409
+        return responses.Response(status_code=code, headers=HEADERS)
 
-        async def show(request: Any) -> Any:
-            headers = {**HEADERS, "Content-Security-Policy": policy}
-            return responses.HTMLResponse(page, headers=headers)
-
-        async def stream() -> AsyncIterator[str]:
-            self._streams += 1
-            try:
-                async for event in events_of(self._state):
-                    yield event
-            finally:
-                self._streams -= 1
-
-        async def events(request: Any) -> Any:
-            kind = "text/event-stream"
-            return responses.StreamingResponse(stream(), media_type=kind, headers=HEADERS)
-
-        async def stop(request: Any) -> Any:
-            code = 202 if self._state.ask_to_stop() else 409
-            return responses.Response(status_code=code, headers=HEADERS)
-
-        routes = [
-            routing.Route("/{token}/", show),
-            routing.Route("/{token}/events", events),
-            routing.Route("/{token}/stop", stop, methods=["POST"]),
-        ]
-        return starlette.Starlette(routes=routes)
+    routes = [
+        routing.Route("/", show),
+        routing.Route("/events", events),
+        routing.Route("/stop", stop, methods=["POST"]),
+    ]
+    return starlette.Starlette(routes=routes)
 
 
 async def events_of(state: LiveState) -> AsyncIterator[str]:
     """Yield the newest state whenever it is newer than the last one sent, until the run is over."""
-    network, figures, quiet = -1, -1, 0.0
-    while True:
-        if state.versions != (network, figures):
-            quiet = 0.0
-            if state.versions[0] != network:
-                network, text = await asyncio.to_thread(state.network_text)
-                if text:
-                    yield f"event: network\ndata: {text}\n\n"
-            if state.versions[1] != figures:
-                figures, text = await asyncio.to_thread(state.numbers_text)
-                yield f"event: numbers\ndata: {text}\n\n"
-            if state.progress.over and state.versions == (network, figures):
-                return
-        elif quiet >= PULSE:
-            quiet = 0.0
-            yield ": still here\n\n"
+    network, figures = -1, -1
+    while not (state.progress.over and state.versions == (network, figures)):
+        if state.versions[0] != network:
+            network, text = await asyncio.to_thread(state.network_text)
+            if text:
+                yield f"event: network\ndata: {text}\n\n"
+        if state.versions[1] != figures:
+            figures, text = await asyncio.to_thread(state.numbers_text)
+            yield f"event: numbers\ndata: {text}\n\n"
         await asyncio.sleep(PACE)
-        quiet += PACE
-
-
-def guarded(app: Callable[..., Any], token: str, port: int) -> Callable[..., Any]:
-    """Let through only requests that name this machine as host and have the token in their path.
-
-    The host is checked because another site's name may be made to point here (DNS rebinding).
-    """
-    hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
-    refuse = need("starlette.responses", "live").PlainTextResponse(REFUSED, 403, HEADERS)
-
-    async def call(scope: Any, receive: Any, send: Any) -> None:
-        given = scope["path"].lstrip("/").partition("/")[0].encode()
-        allowed = host_of(scope) in hosts and hmac.compare_digest(given, token.encode())
-        await (app if allowed else refuse)(scope, receive, send)
-
-    return call
 
 
 FAILED = "The run ended with an error; see the terminal."
@@ -165,12 +101,13 @@ class LiveView(Callback):
         self._unit, self._say = unit, say
         self._state = LiveState(*self._about)
         self._server: Server | None = None
+        self._thread: threading.Thread | None = None
         self._held, self._rounds = False, 0
 
     @property
     def url(self) -> str:
         """The address of the page; asking for it starts the server."""
-        return self._open().url
+        return self._open().page
 
     @property
     def stopped(self) -> bool:
@@ -218,16 +155,23 @@ class LiveView(Callback):
 
     def _open(self) -> Server:
         if self._server is None:
-            self._server = Server(self._state, *live_page(self._unit))
-            self._say(f"live: {self._server.url}")
+            token = secrets.token_urlsafe(24)
+            app = application(self._state, *live_page(self._unit))
+            self._server = Server(app, listen(HOST, 0, token), HOST, token, grace=GRACE)
+            self._thread = threading.Thread(
+                target=self._server.run, name="fedrelax-live", daemon=True
+            )
+            self._thread.start()
+            self._say(f"live: {self._server.page}")
         return self._server
 
     def close(self, words: str) -> None:
         """Tell all pages how it ended, and stop the server."""
         self._state.tell(Progress(words, 1, 1, over=True))
-        if self._server is not None:
-            self._server.close()
-        self._server = None
+        if self._server is not None and self._thread is not None:
+            self._server.stop()
+            self._thread.join(2 * GRACE)
+        self._server = self._thread = None
         self._state = LiveState(*self._about)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """What a live page shows: written by the run, read by the server, always the newest and always complete.
 
-The run only stores what it has anyway. Texts are made when a page asks, once for all pages.
+The run only stores what it has anyway. Texts are made when a page asks.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LiveState:
         models: Mapping[Label, str] | None = None,
     ) -> None:
         self._graph, self._rows, self._models = graph, rows, models
-        self._lock, self._making = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._labels: tuple[Label, ...] = () if graph is None else graph.labels
         self._given: Any = None if graph is None else graph.adjacency
         self._now: Any = self._given
@@ -73,7 +73,6 @@ class LiveState:
         self._first: Record | None = None
         self._last: Record | None = None
         self._points: FloatArray | None = None
-        self._made: dict[str, tuple[int, str]] = {}
         self.progress = Progress("starting")
         self.versions = (0, 0)
         self.stop_asked = False
@@ -124,30 +123,24 @@ class LiveState:
 
     def network_text(self) -> tuple[int, str]:
         """Return the version and the JSON of nodes and edges; the text is empty before there are any."""
-        with self._making:
-            with self._lock:
-                version = self.versions[0]
-                labels, given, now = self._labels, self._given, self._now
-            if self._made.get("network", (-1, ""))[0] != version:
-                self._made["network"] = (version, self._network(labels, given, now))
-            return self._made["network"]
+        with self._lock:
+            version, labels = self.versions[0], self._labels
+            given, now = self._given, self._now
+        return version, self._network(labels, given, now)
 
     def numbers_text(self) -> tuple[int, str]:
         """Return the version and the JSON of progress, curves and the nodes' values."""
-        with self._making:
-            with self._lock:
-                version, progress, asked = self.versions[1], self.progress, self.stop_asked
-                rounds, first, last = self._records[:], self._first, self._last
-            if self._made.get("numbers", (-1, ""))[0] != version:
-                found = {
-                    **vars(progress),
-                    "stopping": asked and not progress.over,
-                    "round": None if last is None else last.round,
-                    "curves": _curves(rounds),
-                    "values": None if first is None or last is None else _values(first, last),
-                }
-                self._made["numbers"] = (version, safe_json(found))
-            return self._made["numbers"]
+        with self._lock:
+            version, progress, asked = self.versions[1], self.progress, self.stop_asked
+            rounds, first, last = self._records[:], self._first, self._last
+        found = {
+            **vars(progress),
+            "stopping": asked and not progress.over,
+            "round": None if last is None else last.round,
+            "curves": _curves(rounds),
+            "values": None if first is None or last is None else _values(first, last),
+        }
+        return version, safe_json(found)
 
     def _network(self, labels: tuple[Label, ...], given: Any, now: Any) -> str:
         if not labels:

@@ -2,6 +2,5 @@
 
 from fedrelax.serving.application import Application
 from fedrelax.serving.served import Served
-from fedrelax.serving.service import Service, listen
 
-__all__ = ["Application", "Served", "Service", "listen"]
+__all__ = ["Application", "Served"]

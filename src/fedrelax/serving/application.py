@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,21 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
-from fedrelax.serving.served import Refusal, Served, read_asked, sentence_of
+from fedrelax.serving.served import Served, read_asked
 from fedrelax.typing import DataFrame
-from fedrelax.web import HEADERS
+from fedrelax.web import HEADERS, Refusal, json_answer, refused
 
 if TYPE_CHECKING:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import Response
 
-MOST_WAITING = 64
-"""The most requests being read or waiting for the models; this bounds the memory that bodies take."""
-PATIENCE = 30.0
-"""Seconds within which a body must arrive."""
-THROWN_AWAY = 8_000_000
-"""Bytes of an oversized body that are still read and dropped, so that its sender can read why."""
+HEALTH = "/health"
+"""The one path that needs no token."""
 Learn = Callable[[DataFrame], AbstractContextManager[Path]]
 """Takes new rows, a table with the training columns, the target and the node, and gives the directory of
 the result that has learned them. If the block fails, these rows are forgotten and the directory is gone."""
@@ -48,7 +43,6 @@ class Application:
     max_bytes: int
     say: Callable[[str], None]
     learn: Learn | None = None
-    _waiting: int = 0
     _worker: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="fedrelax-models")
     )
@@ -62,56 +56,53 @@ class Application:
         starlette = need("starlette.applications", "live")
         routing, problems = need("starlette.routing", "live"), need("starlette.exceptions", "live")
         paths: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
-            ("/health", "GET", self._health),
+            (HEALTH, "GET", self._health),
             ("/", "GET", self._report),
             ("/nodes", "GET", self._nodes),
             ("/predict", "POST", self._predict),
             ("/rows", "POST", self._rows),
         ]
-        known = [path for path, _, _ in paths]
+        known = ", ".join(f"{way} {path}" for path, way, _ in paths)
 
         async def nowhere(request: Request, error: HTTPException) -> Response:
-            words = f"there is no {request.url.path[:80]}; the paths are {', '.join(known)}"
-            if error.status_code == 405:
-                method = next(way for path, way, _ in paths if path == request.url.path)
-                words = f"{request.url.path} takes {method}, but the request is a {request.method}"
-            return _json(sentence_of(Refusal(error.status_code, words)), error.status_code)
+            asked = f"{request.method} {request.url.path[:80]}"
+            return refused(
+                Refusal(error.status_code, f"there is no {asked}; this service has {known}")
+            )
 
-        async def refused(request: Request, error: FedRelaxError) -> Response:
-            return _json(sentence_of(error), getattr(error, "status", 422))
+        async def not_answered(request: Request, error: Exception) -> Response:
+            return refused(error)
 
         async def unexpected(request: Request, error: Exception) -> Response:
             kind = type(error).__name__
             self.say(f"{request.url.path}: unexpected {kind}: {str(error)[:300]}")
             words = f"unexpected {kind}; the service's own output says more"
-            return _json({"error": words}, 500)
+            return refused(Refusal(500, words))
 
         return starlette.Starlette(
             routes=[routing.Route(path, answer, methods=[way]) for path, way, answer in paths],
             exception_handlers={
                 problems.HTTPException: nowhere,
-                FedRelaxError: refused,
+                FedRelaxError: not_answered,
+                need("starlette.requests", "live").ClientDisconnect: not_answered,
                 Exception: unexpected,
             },
         )
 
-    # The paths
-
     async def _health(self, request: Request) -> Response:
-        return _json({"status": "ok", "fedrelax": version("fedrelax")})
+        return json_answer({"status": "ok", "fedrelax": version("fedrelax")})
 
     async def _report(self, request: Request) -> Response:
         try:
-            page = await asyncio.to_thread(self.served.report)
+            page = await asyncio.to_thread(lambda: self.served.report)
         except FedRelaxError as error:  # the request is fine: what draws the page is not installed
             raise Refusal(503, str(error)) from error
         headers = {**HEADERS, "Content-Security-Policy": FRAMES}
-        responses = need("starlette.responses", "live")
-        response: Response = responses.HTMLResponse(page, headers=headers)
+        response: Response = need("starlette.responses", "live").HTMLResponse(page, headers=headers)
         return response
 
     async def _nodes(self, request: Request) -> Response:
-        return _json(await asyncio.to_thread(self.served.describe))
+        return json_answer(await asyncio.to_thread(self.served.describe))
 
     async def _predict(self, request: Request) -> Response:
         return await self._work(request, lambda body: self.served.predict(read_asked(body)))
@@ -129,55 +120,25 @@ class Application:
         self.served = successor
         return {"learned": len(rows)}
 
-    # Bodies
-
     async def _work(self, request: Request, work: Callable[[bytes], dict[str, Any]]) -> Response:
-        """Read a body and let the models' thread make the answer."""
-        if self._waiting >= MOST_WAITING:
-            raise Refusal(503, f"{MOST_WAITING} requests are waiting already; try again later")
-        self._waiting += 1
-        try:
-            _check_kind(request.headers)
-            body = await self._body(request)
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._worker, lambda: _json(work(body)))
-        finally:
-            self._waiting -= 1
+        """Read a body and let the models' thread make the answer.
 
-    async def _body(self, request: Request) -> bytes:
-        gone = need("starlette.requests", "live").ClientDisconnect
+        Only JSON is read: pages of other sites cannot send it without a preflight request.
+        """
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refusal(
+                415, f"the content type is {kind[:80] or 'missing'!r}; send application/json"
+            )
         parts, size = [], 0
-        try:
-            async with asyncio.timeout(PATIENCE):
-                async for part in request.stream():
-                    size += len(part)
-                    if size <= self.max_bytes:
-                        parts.append(part)
-                    elif size > self.max_bytes + THROWN_AWAY:
-                        break
-        except TimeoutError:
-            raise Refusal(408, f"the body did not arrive within {PATIENCE:.0f} seconds") from None
-        except gone:
-            raise Refusal(400, "the connection ended before the body did") from None
+        async for part in request.stream():
+            size += len(part)
+            if size <= self.max_bytes:  # the rest is dropped, so that the sender reads why
+                parts.append(part)
         if size > self.max_bytes:
             raise Refusal(
                 413, f"the body has more than {self.max_bytes} bytes; send fewer rows at a time"
             )
-        return b"".join(parts)
-
-
-def _check_kind(headers: Mapping[str, str]) -> None:
-    """Refuse what is not JSON; pages of other sites cannot send JSON without a preflight request."""
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal(415, f"the content type is {kind[:80] or 'missing'!r}; send application/json")
-    coding = headers.get("content-encoding", "identity")
-    if coding.lower() != "identity":
-        raise Refusal(415, f"the content encoding is {coding[:80]!r}; send the body unencoded")
-
-
-def _json(value: object, status: int = 200) -> Response:
-    text = json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
-    responses = need("starlette.responses", "live")
-    response: Response = responses.Response(text, status, HEADERS, "application/json")
-    return response
+        loop = asyncio.get_running_loop()
+        body = b"".join(parts)
+        return await loop.run_in_executor(self._worker, lambda: json_answer(work(body)))

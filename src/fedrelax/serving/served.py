@@ -4,47 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
+from fedrelax.errors import FedRelaxWarning, did_you_mean
 from fedrelax.files import Refused
 from fedrelax.jsonfiles import Described, from_json
 from fedrelax.report.page import report_html
 from fedrelax.storage import loading
 from fedrelax.storage.labels import by_text, find_label
 from fedrelax.typing import AnyArray, DataFrame
+from fedrelax.web import Refusal
 
 MOST_ROWS = 10_000
 WHOLE = 2**63
 """Whole numbers from here on are read as floats, as in tables."""
 SHAPE = '{"node": "...", "rows": [{"column": value, ...}, ...]}'
-LONGEST = 500
-"""The most letters of a sentence, which may quote what was sent."""
-
-
-class Refusal(FedRelaxError):  # noqa: N818 - what is said, not what went wrong
-    """Why a request is not answered: an HTTP status and one sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
-def sentence_of(error: FedRelaxError) -> dict[str, str]:
-    """Return the answer to a refused request.
-
-    >>> sentence_of(Refusal(404, "there is no node 'x'"))
-    {'error': "there is no node 'x'"}
-    """
-    text = str(error)
-    return {"error": text if len(text) <= LONGEST else text[:LONGEST] + "..."}
 
 
 def _plain(value: Any) -> Any:
@@ -114,7 +95,6 @@ class Served:
         self._fitted = loading.load_result(saved, trust).set_params(unknown=unknown)
         self._ready = loading.preparation_of(saved)
         self._known = by_text(saved.graph.labels)
-        self._page, self._making = "", threading.Lock()
 
     def succeeded_by(self, directory: Path) -> Served:
         """Return what serves another result, under the same settings."""
@@ -208,11 +188,10 @@ class Served:
             "nodes": nodes,
         }
 
+    @cached_property
     def report(self) -> str:
-        """Return the report's page, made once from the checked files of the result.
+        """The report's page, made from the checked files of the result.
 
         A file ``report.html`` in the result is not sent: nothing vouches for what is in it.
         """
-        with self._making:
-            self._page = self._page or report_html(self.saved)
-        return self._page
+        return report_html(self.saved)

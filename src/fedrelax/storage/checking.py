@@ -1,18 +1,11 @@
-"""The files of a result: inside its directory, with the size and checksum that were recorded.
-
-A result may come from anywhere. Its files name each other, and a name may be a path to somewhere
-else, a device that never ends or a pipe that never answers: only regular files inside are opened.
-"""
+"""The files of a result, which may come from anywhere: with the checksums that were recorded."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 from fedrelax.errors import FedRelaxError, in_one_line, named
 from fedrelax.files import RESULT, Refused, read_file, why_unread
@@ -43,57 +36,22 @@ def damage(file: str, what: str, of: str = "result", advice: str = AGAIN) -> Dam
     return Damaged(f"this {of} is damaged: {file} {what}; {advice}")
 
 
-def fingerprint(content: bytes) -> dict[str, Any]:
-    """Return size and checksum of a file's content.
+def fingerprint(content: bytes) -> str:
+    """Return the checksum of a file's content.
 
-    >>> fingerprint(b"")["size"], fingerprint(b"")["sha256"][:8]
-    (0, 'e3b0c442')
+    >>> fingerprint(b"")[:8]
+    'e3b0c442'
     """
-    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return hashlib.sha256(content).hexdigest()
 
 
-def sealed(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values with a checksum over all of them, in place of an earlier one."""
-    inside = {key: value for key, value in about.items() if key != "sha256"}
-    text = json.dumps(inside, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return {**inside, "sha256": fingerprint(text.encode())["sha256"]}
-
-
-def check_seal(about: Mapping[str, Any]) -> None:
-    """Refuse values that do not match their checksum."""
-    if about.get("sha256") != sealed(about)["sha256"]:
-        raise Refused("does not match its checksum")
-
-
-def read_inside(
-    directory: Path, name: str, recorded: Mapping[str, Any] | None, where: str
-) -> bytes:
-    """Return the content of a result's file, which must have the ``size`` and ``sha256`` in ``recorded``.
-
-    ``where`` is the file that gives them. With None, only the size is limited.
-    """
-    parts = () if set(name) & {"\\", "\0", ":"} else PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts:
-        raise damage(where, f"names the file {name!r}, which is not inside the result")
-    most = RESULT if recorded is None else int(recorded["size"])
-    if most > RESULT:
-        raise damage(name, f"would have {most} bytes, and at most {RESULT} are read")
+def read_inside(directory: Path, name: str, checksum: str | None, where: str) -> bytes:
+    """Return the content of a result's file, which must have this checksum, if ``where`` gives one."""
     try:
-        path = directory.joinpath(*parts).resolve(strict=True)
-        if not path.is_relative_to(directory.resolve()):
-            raise damage(name, "is a link to a file outside the result")
-        content = read_file(path, most)
-    except (OSError, RuntimeError) as error:  # RuntimeError: its links form a cycle
-        too_long = getattr(error, "errno", None) == errno.EFBIG
-        what = f"cannot be opened ({why_unread(error)})"
-        raise damage(name, f"has more than {most} bytes" if too_long else what) from error
-    if recorded is None:
-        return content
-    if len(content) != recorded["size"]:
-        raise damage(
-            name, f"has {len(content)} bytes, but {where} says that it has {recorded['size']}"
-        )
-    if fingerprint(content)["sha256"] != recorded["sha256"]:
+        content = read_file(directory / name, RESULT)
+    except OSError as error:
+        raise damage(name, f"cannot be opened ({why_unread(error)})") from error
+    if checksum is not None and fingerprint(content) != checksum:
         raise damage(name, f"does not match the checksum in {where}")
     return content
 

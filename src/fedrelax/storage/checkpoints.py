@@ -17,12 +17,11 @@ from fedrelax.runtime import Keeper
 from fedrelax.runtime.callbacks import ROUNDS, Identity
 from fedrelax.storage.checking import reading
 from fedrelax.storage.places import advice_for
-from fedrelax.storage.saving import versions
 from fedrelax.storage.states import read_state, write_state
 from fedrelax.validation import check_count
 
 ENDING = ".state"
-OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.\d+\.draft)?")
+OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.draft)?")
 """The files that a checkpoint writes."""
 
 
@@ -34,7 +33,6 @@ class Head(Described):
     """What a checkpoint says about itself besides the state."""
 
     what: str
-    versions: dict[str, str]
     identity: dict[str, Any]
 
 
@@ -62,7 +60,6 @@ class Checkpoint(Keeper):
         self.saved: int | None = None
         """The round of the last state on the disk."""
         self._failed = False
-        self._versions: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r}, every={self.every})"
@@ -100,19 +97,6 @@ class Checkpoint(Keeper):
                     f"{self.path / file} is the checkpoint of another run: {part} differ; give the same "
                     "as then, or another directory"
                 )
-        then, now = head.versions, versions()
-        changed = [
-            f"{name} {then[name]} -> {now[name]}"
-            for name in then.keys() & now.keys()
-            if then[name] != now[name]
-        ]
-        if changed:
-            warnings.warn(
-                f"the checkpoint was written with other versions ({', '.join(sorted(changed))}), so the "
-                "last digits of the result may differ from those of a run that was never stopped",
-                FedRelaxWarning,
-                stacklevel=2,
-            )
         if what == ROUNDS:
             self.saved = state.get("round")
         return state
@@ -131,17 +115,19 @@ class Checkpoint(Keeper):
         if not (ends or self.stopping or round % self.every == 0):
             return
         try:
-            self._versions = self._versions or versions()  # which takes longer than all the rest
-            head = {"what": what, "versions": self._versions, "identity": dict(identity)}
-            write_state(self.path / f"{what}{ENDING}", {**head, "state": state()})
+            content = {"what": what, "identity": dict(identity), "state": state()}
+            write_state(self.path / f"{what}{ENDING}", content)
         except OSError as error:
             if self.stopping or not self._failed:  # once: the work so far is in memory
-                none = self.saved is None
-                last = "there is none yet" if none else f"the last one is of round {self.saved}"
-                then = "stops without it" if self.stopping else "goes on and tries again"
+                last = (
+                    "there is none yet"
+                    if self.saved is None
+                    else f"the last is of round {self.saved}"
+                )
                 warnings.warn(
                     f"no checkpoint of round {round} could be written in {self.path} "
-                    f"({error.strerror or error}), and {last}; the run {then}: "
+                    f"({error.strerror or error}), and {last}; the run "
+                    f"{'stops' if self.stopping else 'goes on and tries again'}: "
                     f"{advice_for(error, self.path)}",
                     FedRelaxWarning,
                     stacklevel=2,

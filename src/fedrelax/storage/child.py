@@ -8,36 +8,29 @@ survives are loaded here.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import BinaryIO, TextIO
 
 from fedrelax.errors import FedRelaxError, in_one_line
-from fedrelax.models.boost.files import library_in, try_file
+from fedrelax.models.boost.files import try_file
 from fedrelax.storage.checking import damage
 from fedrelax.typing import Label
 
-SECONDS = 10
-"""CPU time for one file; each megabyte of the file adds a second."""
-
-START_SECONDS = 120
-"""Time for the libraries to be imported, on a slow disk."""
-
+SECONDS = 30
+"""CPU time for one file, and for the import of its library; each megabyte adds a second."""
 MEMORY = 4 * 2**30
 """Bytes of address space; the libraries alone take about one gigabyte."""
-
 ROWS = 64
 LONGEST = 1000
-
 FINE = "fine"
-ENDED = "its saved model crashed the process that tried it, so it is not loaded"
-ENDLESS = "its saved model did not finish its first predictions, so it is not loaded"
+ENDED = (
+    "its saved model crashed the process that tried it, or never ended there, so it is not loaded"
+)
 
 
 def try_files(
@@ -56,26 +49,20 @@ def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
     header = json.dumps({"features": features, "times": times, "sizes": [*map(len, files)]})
     places = os.pathsep.join(place for place in sys.path if place)
     try:
-        done = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-P", "-m", "fedrelax.storage.child"],
             input=header.encode() + b"\n" + b"".join(files),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"},
-            timeout=START_SECONDS + 3 * sum(times),
+            timeout=4 * sum(times),
             check=False,
-        )
-        output, late = done.stdout, -done.returncode in (signal.SIGPROF, signal.SIGXCPU)
+        ).stdout
     except subprocess.TimeoutExpired as error:
-        output, late = error.stdout or b"", True
-    except OSError as error:
-        raise FedRelaxError(
-            f"boosted models are tried in a separate process, which cannot be started "
-            f"({error.strerror or error})"
-        ) from error
-    whole = output.decode(errors="replace").split("\n")[:-1]
-    answers = ["" if line == FINE else line for line in whole]
-    return answers if len(answers) == len(files) else [*answers, ENDLESS if late else ENDED]
+        output = error.stdout or b""
+    lines = output.decode(errors="replace").split("\n")[:-1]
+    answers = ["" if line == FINE else line for line in lines]
+    return answers if len(answers) == len(files) else [*answers, ENDED]
 
 
 # In the child
@@ -85,20 +72,12 @@ def main(source: BinaryIO, answer: TextIO) -> None:
     """Read files, try each, and print one line for each."""
     header = json.loads(source.readline())
     files = [source.read(size) for size in header["sizes"]]
-    for library in {library_in(data) for data in files} - {None}:
-        with contextlib.suppress(Exception):  # loading a file gives a better message
-            import_module(str(library))
-    timed = hasattr(signal, "setitimer")
-    if timed:
-        _limit(max(map(len, files)))
     for data, seconds in zip(files, header["times"], strict=True):
-        if timed:
-            signal.setitimer(signal.ITIMER_PROF, seconds)
+        if os.name == "posix":
+            _limit(MEMORY + 20 * max(map(len, files)), seconds)
         wrong = ""
         try:
             try_file(data, header["features"], ROWS)
-        except MemoryError:
-            wrong = "its saved model needs more memory than a file of its size should"
         except FedRelaxError as error:
             wrong = in_one_line(error, kind=False)
         except Exception as error:  # the libraries raise whatever they like
@@ -106,16 +85,16 @@ def main(source: BinaryIO, answer: TextIO) -> None:
         print(wrong[:LONGEST] or FINE, file=answer, flush=True)
 
 
-def _limit(size: int) -> None:
-    """Limit memory, and let the timer end this process even in the middle of native code."""
+def _limit(memory: int, seconds: float) -> None:
+    """Limit memory and time; the timer ends this process even in the middle of native code."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY + 20 * size
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    memory = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 if __name__ == "__main__":

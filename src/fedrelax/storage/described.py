@@ -7,17 +7,15 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from fedrelax.evaluation import WAYS
-from fedrelax.files import from_npy
+from fedrelax.files import Refused
 from fedrelax.jsonfiles import Described, from_json
 from fedrelax.runtime.exchange import Promise
 from fedrelax.runtime.history import TOTALS
 from fedrelax.storage.checking import damage, reading
 from fedrelax.storage.labels import check_labels
-from fedrelax.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,21 +38,11 @@ MEASURED = ("rows", "test_rows", *WAYS, "gain")
 COUNT_COLUMNS = ("rows", "train_rows", "test_rows", "round")
 MOST_COUNTED, MOST_OUTPUTS = 10**15, 10**6
 
-LONGEST_NUMBER = 18
-"""Most digits of a whole number that is read as an integer."""
-
 LIVING, PUBLIC, ANSWERS = "living.json", "public.npy", "answers.npy"
 """What the network needs to go on, its public rows, and all answers on them (nodes, rows, outputs)."""
 
 Label = Annotated[str | int | float | bool, Field(union_mode="left_to_right")]
 Count = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
-
-
-class Fingerprint(Described):
-    """Size and checksum of a file."""
-
-    size: Count
-    sha256: str
 
 
 class Public(Described):
@@ -64,15 +52,8 @@ class Public(Described):
     how: str
 
 
-class Losses(Described):
-    """The losses on a node's own rows and across edges."""
-
-    own_rows: str
-    edges: str
-
-
 class About(Described):
-    """What ``result.json`` says; entries with a default are missing in results of earlier versions."""
+    """What ``result.json`` says."""
 
     made: str
     versions: dict[str, str]
@@ -93,39 +74,39 @@ class About(Described):
     node_column: str | int | None
     target_column: str | None
     types_to_trust: list[str]
-    files: dict[str, Fingerprint]
-    losses: Losses | None
+    files: dict[str, str]
+    losses: tuple[str, str] | None
     engine: str
-    public_for_each_node: bool = False
-    objective: str = ""
-    seed: int | None = None
-    choice: str | None = None
-    better: str | None = None
-    level: float | None = None
-    update: Literal["refit", "difference"] | None = None
-    promises: list[Promise] = Field(default_factory=list)
-    by_default: bool = False
-    pooled_numbers: Count = 0
+    public_for_each_node: bool
+    objective: str
+    seed: int | None
+    choice: str | None
+    better: str | None
+    level: float | None
+    update: Literal["refit", "difference"] | None
+    promises: list[Promise]
+    by_default: bool
+    pooled_numbers: Count
 
     @model_validator(mode="after")
     def _told_apart(self) -> Self:
         """Labels can be told apart, and classes match the outputs."""
         check_labels(self.graph_nodes)
-        classes = self.classes or []
-        if len({str(label) for label in classes}) < len(classes):
-            raise ValueError("it names a class twice")
-        if len(classes) != (self.outputs if self.task == "classification" else 0):
-            raise ValueError(f"it has {len(classes)} classes but {self.outputs} outputs")
+        classes = [str(label) for label in self.classes or []]
+        fits = len(classes) == len(set(classes)) == self.outputs
+        if not (self.classes is None if self.task == "regression" else fits):
+            raise ValueError("it does not have one class for each output, each named once")
         return self
 
 
-class ModelLine(Fingerprint):
+class ModelLine(Described):
     """An entry of ``models.json``."""
 
     node: Label
-    file: str
+    file: Annotated[str, Field(pattern=r"^models/\d+\.[a-z.]+$")]
     format: str
     type: str
+    sha256: str
     rows: Literal["encoded", "coded", "frame"]
     answers: bool
 
@@ -167,12 +148,6 @@ class Metrics(Described):
         return self
 
 
-class Part(Described):
-    """A file of answers: whose they are, and how many rows each was trained on."""
-
-    file: Literal["answers.npy"]
-    nodes: list[Label]
-    rows: list[Count]
 
 
 class Entry(Described):
@@ -188,13 +163,14 @@ class Entry(Described):
 
 
 class Living(Described):
-    """What ``living.json`` says."""
+    """What ``living.json`` says; ``nodes`` are those of ``answers.npy``, ``rows`` how many each learned."""
 
     coupling: dict[str, Any]
     found_together: bool
     seed: Annotated[int, Field(ge=0)]
     stayed: list[Label]
-    answers: Annotated[list[Part], Field(min_length=1, max_length=1)]
+    nodes: list[Label]
+    rows: list[Count]
     story: list[Entry]
 
 
@@ -205,80 +181,44 @@ def read_json(content: bytes, file: str, kind: Any) -> Any:
         return json.loads(content)
 
 
-def check_lines(lines: list[dict[str, Any]], nodes: Iterable[Any]) -> None:
-    """Refuse a ``models.json`` in which a node is unknown or named twice."""
-    known = set(nodes)
-    for line in lines:
-        if line["node"] not in known:
-            what = f"names the node {line['node']!r}, which is unknown or named twice"
-            raise damage("models.json", what)
-        known.remove(line["node"])
-    if not lines:
-        raise damage("models.json", "names no model")
+def check_nodes(lines: list[dict[str, Any]], frame: pd.DataFrame, labels: Iterable[Any]) -> None:
+    """Refuse models of unknown nodes, several of one node, and those without a line in ``nodes.csv``."""
+    nodes = [line["node"] for line in lines]
+    if not nodes or len(set(nodes)) < len(nodes) or not set(nodes) <= set(labels):
+        raise damage("models.json", "does not name nodes of the graph, each once")
+    if not set(nodes) <= set(frame["node"]):
+        raise damage("nodes.csv", "has no line for one of the nodes with a model")
 
 
-def check_nodes(frame: pd.DataFrame, lines: list[dict[str, Any]], measured: bool) -> None:
-    """Refuse a ``nodes.csv`` without a line for each model, or without errors that were measured."""
-    known = set(frame["node"])
-    missing = [line["node"] for line in lines if line["node"] not in known]
-    if missing:
-        raise damage("nodes.csv", f"has no line for the node {missing[0]!r}")
-    if measured:
-        _check_columns(frame, "nodes.csv", MEASURED)
-
-
-def _check_columns(frame: pd.DataFrame, file: str, columns: Iterable[str]) -> None:
-    for column in columns:
-        if column not in frame.columns:
-            raise damage(file, f"has no column {column!r}")
-        if column not in TEXTS and frame[column].dtype.kind not in "if":
-            raise damage(file, f"has something other than numbers in column {column!r}")
-
-
-def read_frame(content: bytes, file: str, labels: Mapping[str, Any]) -> pd.DataFrame:
-    """Return one of our CSV files as a DataFrame; columns that hold nodes get their labels back."""
+def read_frame(
+    content: bytes, file: str, labels: Mapping[str, Any], more: Iterable[str] = ()
+) -> pd.DataFrame:
+    """Return one of our CSV files, with its columns and ``more``; those of nodes get their labels back."""
     import pandas as pd
 
     with reading(file):
-        frame = pd.read_csv(BytesIO(content), dtype=str, keep_default_na=False)
-    for column in frame.columns:
-        texts = frame[column].tolist()
-        if not all(isinstance(text, str) for text in texts):
-            raise damage(file, "ends in the middle of a line")
-        if column in LABEL_COLUMNS:
-            strange = [text for text in texts if text not in labels]
-            if strange:
-                raise damage(file, f"names the node {strange[0]!r}, which is not in the graph")
-            frame[column] = np.array([labels[text] for text in texts], dtype=object)
-        elif column not in TEXTS:
-            frame[column] = _numbers(texts)
-            counts = frame[column].dropna().to_numpy()
-            if column in COUNT_COLUMNS and not (
-                counts.dtype.kind in "if"
-                and ((counts >= 0) & (counts <= MOST_COUNTED) & (counts % 1 == 0)).all()
-            ):
-                raise damage(file, f"has something other than counts in column {column!r}")
-    _check_columns(frame, file, COLUMNS[file])
-    if file in ("nodes.csv", "positions.csv") and frame["node"].duplicated().any():
-        raise damage(file, "names a node twice")
+        texts: Any = dict.fromkeys(TEXTS, str)
+        frame = pd.read_csv(BytesIO(content), converters=texts)
+        needed = (*COLUMNS[file], *more)
+        numeric = {*needed}.difference(TEXTS)
+        missing = [column for column in needed if column not in frame.columns]
+        if missing:
+            raise Refused(f"has no column {missing[0]!r}")
+        for column in frame.columns:
+            if column in LABEL_COLUMNS:
+                strange = [text for text in frame[column] if text not in labels]
+                if strange:
+                    raise Refused(f"names the node {strange[0]!r}, which is not in the graph")
+                known = [labels[text] for text in frame[column]]
+                frame[column] = pd.Series(known, dtype=object, index=frame.index)
+            elif column in COUNT_COLUMNS and not _are_counts(frame[column].dropna()):
+                raise Refused(f"has something other than counts in column {column!r}")
+            elif column in numeric and len(frame) and frame[column].dtype.kind not in "if":
+                raise Refused(f"has something other than numbers in column {column!r}")
+        if file in ("nodes.csv", "positions.csv") and frame["node"].duplicated().any():
+            raise Refused("names a node twice")
     return frame
 
 
-def _numbers(texts: list[str]) -> AnyArray:
-    """Return integers if all texts are whole numbers, else exactly the floats that were written.
-
-    Texts that are no numbers stay texts.
-    """
-    digits = [text.removeprefix("-") for text in texts]
-    if all(text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER for text in digits):
-        return np.array([int(text) for text in texts], dtype=np.int64)
-    try:
-        return np.array([float(text or "nan") for text in texts])
-    except ValueError:
-        return np.array(texts, dtype=object)
-
-
-def read_array(content: bytes, file: str) -> FloatArray:
-    """Return the numbers of an .npy file, whose header must match what the file holds."""
-    with reading(file):
-        return from_npy(content)
+def _are_counts(values: pd.Series) -> bool:
+    return bool(((values >= 0) & (values <= MOST_COUNTED) & (values % 1 == 0)).all())

@@ -17,10 +17,8 @@ trust first are named by ``types_in(data)``, or by ``from_bytes`` in an ``Untrus
 
 from __future__ import annotations
 
-import io
 import json
 import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,15 +88,6 @@ class Packed:
             raise FedRelaxError("its file does not hold two models, or two and their kind")
         files = [archive.member(members, part) for part in PARTS[: len(names)]]
         return [Packed(format_named(name), file) for name, file in zip(names, files, strict=True)]
-
-    @property
-    def unpacked_size(self) -> int:
-        """How many bytes the file claims to become."""
-        try:
-            with zipfile.ZipFile(io.BytesIO(self.data)) as file:
-                return sum(entry.file_size for entry in file.infolist())
-        except (ValueError, OSError, zipfile.BadZipFile):  # the reader says what is wrong
-            return len(self.data)
 
 
 Files = dict[int, tuple[Model, bytes]]

@@ -3,7 +3,7 @@
 A type says nothing about its content. Trees, neighbours, support vectors and cluster centres end up in
 native code that trusts its arrays: a tree predicts by walking from index to index, and with a child that is
 out of range, a cycle or a feature that a row does not have, it would read foreign memory or never end. Here
-all this is checked before the first prediction: each check yields what must hold and what is wrong if not.
+all this is checked before the first prediction: each check yields what must hold, one thing after another.
 """
 
 from __future__ import annotations
@@ -13,36 +13,37 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, in_one_line
+from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray
 
 KERNELS = ("linear", "poly", "rbf", "sigmoid")
 LEAF = -1
 MOST = 2**31
-Conditions = Iterator[tuple[bool | np.bool_, str]]
+Conditions = Iterator[bool | np.bool_]
 
 
 def check_insides(model: Any) -> None:
-    """Check all estimators inside a model; an error says what is damaged."""
+    """Check all estimators inside a model; an error says which of them is damaged."""
     for part in _parts(model):
         for kind in type(part).__mro__:
             if check := _CHECKS.get(f"{kind.__module__}.{kind.__qualname__}"):
-                what, conditions = check
-                _hold(what, conditions(part))
+                _hold(type(part).__name__, check(part))
 
 
 def check_tree(arguments: Any, state: Any) -> None:
     """Check what a ``sklearn.tree._tree.Tree`` is made of, before it is made."""
-    _hold("tree is", _tree(arguments, state))
+    _hold("tree", _tree(arguments, state))
 
 
 def _hold(what: str, conditions: Conditions) -> None:
     try:
-        wrong = next((otherwise for fits, otherwise in conditions if not fits), "")
-    except Exception as error:  # an attribute is missing or of the wrong kind
-        wrong = in_one_line(error)
-    if wrong:
-        raise FedRelaxError(f"its {what} damaged: {wrong}; run the fit again")
+        fits = all(conditions)
+    except Exception:  # an attribute is missing or of the wrong kind
+        fits = False
+    if not fits:
+        raise FedRelaxError(
+            f"its {what} is damaged: its parts do not fit each other; run the fit again"
+        )
 
 
 def _parts(model: Any) -> Iterator[Any]:
@@ -71,30 +72,23 @@ def _parts(model: Any) -> Iterator[Any]:
 def _tree(arguments: Any, state: Any) -> Conditions:
     from sklearn.tree._tree import NODE_DTYPE
 
-    yield len(arguments) == 3 and isinstance(state, dict), "it is not made of 3 values"
     features, classes, outputs = arguments
-    counts = _is_count(features, 1) and _is_count(outputs, 1)
-    yield counts, f"it has {features!r} features and {outputs!r} outputs"
+    yield _is_count(features, 1) and _is_count(outputs, 1)
     classes = np.asarray(classes)
-    fits = classes.dtype.kind in "iu" and classes.shape == (outputs,) and classes.min() >= 1
-    yield fits, "its numbers of classes do not fit its outputs"
-    nodes, values, claimed = state["nodes"], state["values"], state["node_count"]
-    yield from _nodes(nodes, NODE_DTYPE)
-    counts = claimed == len(nodes) and _is_count(state["max_depth"], 0)
-    yield counts, f"it has {len(nodes)} nodes but claims {claimed!r}"
-    shape = (len(nodes), outputs, int(classes.max()))
-    fits = values.shape == shape and values.dtype == np.float64 and np.isfinite(values).all()
-    yield fits, f"its values are not {shape} finite numbers"
+    yield classes.dtype.kind in "iu" and classes.shape == (outputs,) and classes.min() >= 1
+    nodes, values = state["nodes"], state["values"]
+    yield _are_nodes(nodes, NODE_DTYPE)
+    yield state["node_count"] == len(nodes) and _is_count(state["max_depth"], 0)
+    yield values.shape == (len(nodes), outputs, int(classes.max()))
+    yield values.dtype == np.float64 and np.isfinite(values).all()
     inner = nodes["left_child"] != LEAF
     yield from _walk(nodes, inner, ("left_child", "right_child"), "feature", features)
 
 
-def _nodes(nodes: Any, dtype: np.dtype[Any]) -> Conditions:
-    """Nodes are an array of these records, which hold no objects."""
+def _are_nodes(nodes: Any, dtype: np.dtype[Any]) -> bool:
+    """Tell whether nodes are an array of these records, which hold no objects."""
     there = isinstance(nodes, np.ndarray) and nodes.ndim == 1 and len(nodes) > 0
-    yield there, "its nodes are missing"
-    same = nodes.dtype == dtype and not nodes.dtype.hasobject
-    yield same, "its nodes are not those of this version of scikit-learn"
+    return there and nodes.dtype == dtype and not nodes.dtype.hasobject
 
 
 def _walk(
@@ -103,11 +97,9 @@ def _walk(
     """Children come after their parents, so that no walk can go round in a cycle."""
     for side in sides:
         child = nodes[side][inner].astype(np.int64)
-        yield ((child >= 0) & (child < len(nodes))).all(), "a child is out of range"
-        yield (child > np.flatnonzero(inner)).all(), "its nodes form a cycle"
+        yield ((child > np.flatnonzero(inner)) & (child < len(nodes))).all()
     asked = nodes[feature][inner]
-    known = ((asked >= 0) & (asked < features)).all()
-    yield known, f"it asks for a feature that is not one of its {features}"
+    yield ((asked >= 0) & (asked < features)).all()
 
 
 def _is_count(value: Any, least: int) -> bool:
@@ -120,9 +112,7 @@ def _one_tree(model: Any) -> Conditions:
     from sklearn.tree._tree import Tree
 
     if hasattr(model, "tree_"):
-        features = model.n_features_in_
-        fits = type(model.tree_) is Tree and model.tree_.n_features == features
-        yield fits, f"it does not take the {features} features of its model"
+        yield type(model.tree_) is Tree and model.tree_.n_features == model.n_features_in_
 
 
 def _forest(model: Any) -> Conditions:
@@ -130,12 +120,9 @@ def _forest(model: Any) -> Conditions:
     from sklearn.tree._classes import BaseDecisionTree
 
     for member in np.asarray(getattr(model, "estimators_", []), dtype=object).ravel():
-        is_tree = isinstance(member, BaseDecisionTree)
-        yield is_tree, f"a member of its forest is a {type(member).__name__}"
+        yield isinstance(member, BaseDecisionTree)
         yield from _one_tree(member)
-        features = model.n_features_in_
-        fits = member.n_features_in_ == features
-        yield fits, f"it does not take the {features} features of its forest"
+        yield member.n_features_in_ == model.n_features_in_
 
 
 def _boosting(model: Any) -> Conditions:
@@ -143,12 +130,10 @@ def _boosting(model: Any) -> Conditions:
     if not hasattr(model, "estimators_"):
         return
     stages = model.estimators_
-    is_table = isinstance(stages, np.ndarray) and stages.ndim == 2 and stages.dtype == object
-    yield is_table, "its stages are not a table of trees"
+    yield isinstance(stages, np.ndarray) and stages.ndim == 2 and stages.dtype == object
     classes = getattr(model, "n_classes_", 1)
     columns = classes if classes > 2 else 1
-    trees = {stages.shape[1], getattr(model, "n_trees_per_iteration_", columns)}
-    yield trees == {columns}, f"a stage does not have the {columns} trees that are needed"
+    yield {stages.shape[1], getattr(model, "n_trees_per_iteration_", columns)} == {columns}
     yield from _forest(model)
 
 
@@ -159,10 +144,9 @@ def _histogram_boosting(model: Any) -> Conditions:
         return
     features = int(model.n_features_in_)
     categorical = np.asarray(model._bin_mapper.is_categorical_)
-    fits = categorical.shape == (features,) and not getattr(model, "_in_fit", False)
-    yield fits, f"its bins do not fit {features} features"
+    yield categorical.shape == (features,) and not getattr(model, "_in_fit", False)
     for tree in (tree for stage in model._predictors for tree in stage):
-        yield type(tree) is TreePredictor, f"one of its trees is a {type(tree).__name__}"
+        yield type(tree) is TreePredictor
         yield from _predictor(tree, features, categorical.astype(bool))
 
 
@@ -173,11 +157,10 @@ def _boosted_trees(model: Any) -> Conditions:
     if not hasattr(model, "nodes_"):
         return
     features, ends = int(model.n_features_in_), np.asarray(model.ends_)
-    yield from _nodes(model.nodes_, PREDICTOR_RECORD_DTYPE)
-    whole = ends.ndim == 1 and ends.dtype.kind == "i" and len(ends) > 0
-    fits = whole and (np.diff(ends, prepend=0) > 0).all() and ends[-1] == len(model.nodes_)
-    yield fits, "its trees do not end where its nodes do"
-    yield np.isfinite(float(model.level_)), "its level is not finite"
+    yield _are_nodes(model.nodes_, PREDICTOR_RECORD_DTYPE)
+    yield ends.ndim == 1 and ends.dtype.kind == "i" and len(ends) > 0
+    yield (np.diff(ends, prepend=0) > 0).all() and ends[-1] == len(model.nodes_)
+    yield np.isfinite(float(model.level_))
     for tree in model.trees():
         yield from _predictor(tree, features, np.zeros(features, dtype=bool))
 
@@ -187,17 +170,15 @@ def _predictor(predictor: Any, features: int, categorical: AnyArray) -> Conditio
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 
     nodes, sets = predictor.nodes, predictor.raw_left_cat_bitsets
-    yield from _nodes(nodes, PREDICTOR_RECORD_DTYPE)
-    yield np.isfinite(nodes["value"]).all(), "a value is not finite"
+    yield _are_nodes(nodes, PREDICTOR_RECORD_DTYPE)
+    yield np.isfinite(nodes["value"]).all()
     inner = nodes["is_leaf"] == 0
     yield from _walk(nodes, inner, ("left", "right"), "feature_idx", features)
     sorts = nodes[inner & (nodes["is_categorical"] != 0)]
     if len(sorts):
-        there = isinstance(sets, np.ndarray) and sets.dtype == np.uint32 and sets.shape[1:] == (8,)
-        known = there and (sorts["bitset_idx"] < len(sets)).all()
-        yield known, "its sets of categories are missing or out of range"
-        have = categorical[sorts["feature_idx"]].all()
-        yield have, "it splits a feature by categories that has none"
+        yield isinstance(sets, np.ndarray) and sets.dtype == np.uint32 and sets.shape[1:] == (8,)
+        yield (sorts["bitset_idx"] < len(sets)).all()
+        yield categorical[sorts["feature_idx"]].all()
 
 
 # Neighbours, support vectors and centres
@@ -206,84 +187,70 @@ def _predictor(predictor: Any, features: int, categorical: AnyArray) -> Conditio
 def _search_tree(tree: Any) -> Conditions:
     """A ``KDTree`` or ``BallTree``."""
     data, order, nodes, bounds = (np.asarray(part) for part in tree.get_arrays())
-    finite = data.ndim == 2 and np.isfinite(data).all()
-    yield finite, "its rows are not a table of finite numbers"
-    permutation = np.array_equal(np.sort(order), np.arange(len(data)))
-    yield permutation, "its order is not a permutation of its rows"
+    yield data.ndim == 2 and np.isfinite(data).all()
+    yield np.array_equal(np.sort(order), np.arange(len(data)))
     sides = 2 if type(tree).__name__.startswith("KD") else 1
-    claimed, shape = tree.__getstate__()[6], (sides, len(nodes), data.shape[1])
-    fits = claimed == len(nodes) > 0 and bounds.shape == shape
-    yield fits, f"it has {len(nodes)} nodes but claims {claimed}"
+    yield tree.__getstate__()[6] == len(nodes) > 0
+    yield bounds.shape == (sides, len(nodes), data.shape[1])
     start, end = nodes["idx_start"], nodes["idx_end"]
-    yield ((start >= 0) & (end >= start) & (end <= len(data))).all(), "a node is out of range"
-    inner = np.flatnonzero(nodes["is_leaf"] == 0)
-    yield (2 * inner + 2 < len(nodes)).all(), "a child is out of range"
+    yield ((start >= 0) & (end >= start) & (end <= len(data))).all()
+    yield (2 * np.flatnonzero(nodes["is_leaf"] == 0) + 2 < len(nodes)).all()
 
 
 def _neighbours(model: Any) -> Conditions:
     """There is one answer for each row among which neighbours are looked up."""
     if not hasattr(model, "_fit_X"):
         return
-    rows, features, tree = np.asarray(model._fit_X), model.n_features_in_, model._tree
-    fits = rows.ndim == 2 and rows.shape[1] == features and rows.dtype.kind == "f"
-    yield fits, f"its rows do not have {features} features"
-    fits = tree is None or np.asarray(tree.get_arrays()[0]).shape == rows.shape
-    yield fits, "its search tree does not fit its rows"
-    yield not callable(model.effective_metric_), "its distance is a custom function"
+    rows, tree = np.asarray(model._fit_X), model._tree
+    yield rows.ndim == 2 and rows.shape[1] == model.n_features_in_ and rows.dtype.kind == "f"
+    yield tree is None or np.asarray(tree.get_arrays()[0]).shape == rows.shape
+    yield not callable(model.effective_metric_)
     if not hasattr(model, "_y"):
         return
     answers = np.asarray(model._y)
-    yield len(answers) == len(rows), f"it has {len(rows)} rows but {len(answers)} answers"
+    yield len(answers) == len(rows)
     if hasattr(model, "classes_"):
         several = isinstance(model.classes_, list)
         sizes = [len(c) for c in (model.classes_ if several else [model.classes_])]
         codes = answers.reshape(len(rows), -1)
-        yield codes.dtype.kind in "iu", "its answers are not class indices"
-        known = codes.shape[1] == len(sizes) and ((codes >= 0) & (codes < np.array(sizes))).all()
-        yield known, "an answer is not one of its classes"
+        yield codes.dtype.kind in "iu" and codes.shape[1] == len(sizes)
+        yield ((codes >= 0) & (codes < np.array(sizes))).all()
 
 
 def _support_vectors(model: Any) -> Conditions:
     if not hasattr(model, "support_vectors_"):
         return
-    usual = not model._sparse and model.kernel in KERNELS and "_impl" not in vars(model)
-    yield usual, f"its kernel {model.kernel!r} is not one of {', '.join(KERNELS)}"
+    yield not model._sparse and model.kernel in KERNELS and "_impl" not in vars(model)
     classes = len(model.classes_) if hasattr(model, "classes_") else 2
     number, pairs = len(model.support_), classes * (classes - 1) // 2
     each = np.asarray(model._n_support)
-    sizes = {
-        "classes": classes >= 2,
-        "vectors": model.support_vectors_.shape == (number, model.n_features_in_),
-        "coefficients": model._dual_coef_.shape == (classes - 1, number),
-        "constants": model._intercept_.shape == (pairs,),
-        "counts": each.shape == (classes,) and (each >= 0).all(),
-        "sums": (each.sum() if hasattr(model, "classes_") else each[0]) == number,
-        "probabilities": {model._probA.shape, model._probB.shape} <= {(0,), (pairs,), (1,)},
-    }
-    for name, fits in sizes.items():
-        yield fits, f"their {name} do not fit"
+    yield classes >= 2
+    yield model.support_vectors_.shape == (number, model.n_features_in_)
+    yield model._dual_coef_.shape == (classes - 1, number)
+    yield model._intercept_.shape == (pairs,)
+    yield each.shape == (classes,) and (each >= 0).all()
+    yield (each.sum() if hasattr(model, "classes_") else each[0]) == number
+    yield {model._probA.shape, model._probB.shape} <= {(0,), (pairs,), (1,)}
 
 
 def _centres(model: Any) -> Conditions:
     if hasattr(model, "cluster_centers_"):
-        centres, features = np.asarray(model.cluster_centers_), model.n_features_in_
-        fits = centres.ndim == 2 and centres.shape[1] == features
-        yield fits, f"they do not have {features} features"
+        centres = np.asarray(model.cluster_centers_)
+        yield centres.ndim == 2 and centres.shape[1] == model.n_features_in_
 
 
-_CHECKS: dict[str, tuple[str, Callable[[Any], Conditions]]] = {
-    "sklearn.tree._classes.BaseDecisionTree": ("tree is", _one_tree),
-    "sklearn.ensemble._forest.BaseForest": ("tree is", _forest),
-    "sklearn.ensemble._gb.BaseGradientBoosting": ("tree is", _boosting),
+_CHECKS: dict[str, Callable[[Any], Conditions]] = {
+    "sklearn.tree._classes.BaseDecisionTree": _one_tree,
+    "sklearn.ensemble._forest.BaseForest": _forest,
+    "sklearn.ensemble._gb.BaseGradientBoosting": _boosting,
     "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.BaseHistGradientBoosting": (
-        "tree is",
-        _histogram_boosting,
+        _histogram_boosting
     ),
-    "fedrelax.models.additive.BoostedTrees": ("tree is", _boosted_trees),
-    "sklearn.neighbors._base.NeighborsBase": ("neighbours are", _neighbours),
-    "sklearn.neighbors._kd_tree.KDTree": ("tree is", _search_tree),
-    "sklearn.neighbors._ball_tree.BallTree": ("tree is", _search_tree),
-    "sklearn.svm._base.BaseLibSVM": ("support vectors are", _support_vectors),
-    "sklearn.cluster._kmeans._BaseKMeans": ("centres are", _centres),
+    "fedrelax.models.additive.BoostedTrees": _boosted_trees,
+    "sklearn.neighbors._base.NeighborsBase": _neighbours,
+    "sklearn.neighbors._kd_tree.KDTree": _search_tree,
+    "sklearn.neighbors._ball_tree.BallTree": _search_tree,
+    "sklearn.svm._base.BaseLibSVM": _support_vectors,
+    "sklearn.cluster._kmeans._BaseKMeans": _centres,
 }
-"""What to call a part in a message, and its check, by the class that it is of."""
+"""The check of a part, by the class that it is of."""

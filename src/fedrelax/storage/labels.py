@@ -1,17 +1,15 @@
-"""Node labels on disk: plain values, told apart by their text, and safe as file names."""
+"""Node labels on disk: plain values, told apart by their text."""
 
 from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.typing import Label
 
 KINDS = (str, int, float, bool)
-LONGEST = 40
 UNSAFE = re.compile("[\\r\\x00\\ud800-\\udfff]")
 """A carriage return, which ends a line of a CSV file even in quotes, and what is no text."""
 
@@ -54,16 +52,3 @@ def find_label(value: object, known: Mapping[str, Label]) -> Label | None:
     if isinstance(value, int) and not isinstance(value, bool):
         texts.append(str(float(value)))
     return next((known[text] for text in texts if text in known), None)
-
-
-def file_name(number: int, label: Label, ending: str) -> str:
-    """Return a file name that every system accepts; the number keeps it unique.
-
-    >>> file_name(3, "Åbo/Turku, harbour", ".skops")
-    '0003-Abo-Turku-harbour.skops'
-    >>> file_name(4, "🌲", ".skops")
-    '0004.skops'
-    """
-    plain = unicodedata.normalize("NFKD", str(label)).encode("ascii", "ignore").decode()
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", plain)[:LONGEST].strip("-")
-    return f"{number:04d}{'-' * bool(slug)}{slug}{ending}"

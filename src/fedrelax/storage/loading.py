@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
+from fedrelax.files import from_npy
 from fedrelax.graph import Graph
 from fedrelax.living.network import Origin
 from fedrelax.models import LocalModel, Task, adapt
-from fedrelax.models.archive import allowed
 from fedrelax.models.difference import learning_again
 from fedrelax.models.viewed import Viewed
 from fedrelax.network.rows import public_rows
@@ -25,7 +25,7 @@ from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.kinds import where
 from fedrelax.solvers import Result
 from fedrelax.storage import described
-from fedrelax.storage.checking import Untrusted, check_seal, damage, read_inside, reading
+from fedrelax.storage.checking import Untrusted, damage, read_inside, reading
 from fedrelax.storage.child import try_files
 from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
 from fedrelax.storage.formats import BOOSTED, Packed, answers_one_row, format_named, unpack
@@ -78,7 +78,7 @@ class SavedResult:
 def read_result(directory: str | Path) -> SavedResult:
     """Read a result's numbers; no model is loaded, so nothing needs to be trusted.
 
-    Every file must have the size and the checksum that were recorded when it was saved.
+    Every file must have the checksum that was recorded when it was saved.
     """
     directory = Path(directory)
     if not is_result(directory):
@@ -91,20 +91,18 @@ def read_result(directory: str | Path) -> SavedResult:
             f"{directory} has the format {about.get('format')!r}, but this version of fedrelax reads "
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
-    with reading(MARK):
-        check_seal(about)
     described.read_json(content, MARK, described.About)
     files, labels = _Files(directory, about["files"]), by_text(about["graph_nodes"])
     edges = files.frame("edges.csv", labels)
     models = described.read_json(
         files.read("models.json"), "models.json", list[described.ModelLine]
     )
-    described.check_lines(models, about["graph_nodes"])
     with reading("config.toml"):
         config = tomllib.loads(files.read("config.toml").decode())
     metrics = described.read_json(files.read("metrics.json"), "metrics.json", described.Metrics)
-    nodes = files.frame("nodes.csv", labels)
-    described.check_nodes(nodes, models, measured=metrics.get("errors") is not None)
+    measured = () if metrics.get("errors") is None else described.MEASURED
+    nodes = files.frame("nodes.csv", labels, measured)
+    described.check_nodes(models, nodes, about["graph_nodes"])
     dtype, classes = object if about["classes_are_objects"] else None, about["classes"]
     classes = None if classes is None else np.asarray(classes, dtype=dtype)
     return SavedResult(
@@ -127,18 +125,22 @@ def read_result(directory: str | Path) -> SavedResult:
 
 @dataclass(frozen=True)
 class _Files:
-    """The files beside ``result.json``, each with the size and checksum that it must have."""
+    """The files beside ``result.json``, each with the checksum that it must have."""
 
     directory: Path
-    recorded: dict[str, Any]
+    recorded: dict[str, str]
 
     def read(self, name: str) -> bytes:
         if name not in self.recorded:
-            raise damage(MARK, f"gives no size and checksum for {name}")
+            raise damage(MARK, f"gives no checksum for {name}")
         return read_inside(self.directory, name, self.recorded[name], MARK)
 
-    def frame(self, name: str, labels: dict[str, Label]) -> Any:
-        return described.read_frame(self.read(name), name, labels)
+    def frame(self, name: str, labels: dict[str, Label], more: Iterable[str] = ()) -> Any:
+        return described.read_frame(self.read(name), name, labels, more)
+
+    def array(self, name: str) -> FloatArray:
+        with reading(name):
+            return from_npy(self.read(name))
 
 
 def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
@@ -147,13 +149,9 @@ def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
         return None
     content, _, _ = map(files.read, (LIVING, PUBLIC, ANSWERS))
     living: dict[str, Any] = described.read_json(content, LIVING, described.Living)
-    known, (line,) = set(about["graph_nodes"]), living["answers"]
-    if len(line["nodes"]) != len(line["rows"]) or not known.issuperset(line["nodes"]):
-        raise damage(LIVING, f"names nodes for {ANSWERS} that are unknown or not counted")
-    strange = [label for label in living["stayed"] if label not in known]
-    if strange:
-        what = f"names the node {strange[0]!r} under 'stayed', which is not in the graph"
-        raise damage(LIVING, what)
+    named = {*living["nodes"], *living["stayed"]}
+    if len(living["nodes"]) != len(living["rows"]) or not named <= set(about["graph_nodes"]):
+        raise damage(LIVING, "names nodes that are not in the graph, or does not count their rows")
     return living
 
 
@@ -183,7 +181,7 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
         n_rounds=about["rounds"],
         reason=about["reason"],
         kept=_kept(saved, list(models)),
-        losses=None if losses is None else (losses["own_rows"], losses["edges"]),
+        losses=None if losses is None else tuple(losses),
         engine=about["engine"],
         stayed=() if living is None else tuple(living["stayed"]),
     )
@@ -202,20 +200,14 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
-    files, parts = dict[Label, Packed](), dict[Label, list[Packed]]()
-    boosted: dict[int, list[tuple[Label, bytes]]] = {}
+    files, boosted = dict[Label, Packed](), dict[int, list[tuple[Label, bytes]]]()
     for line in saved.models:
         label = line["node"]
-        content = read_inside(saved.directory, line["file"], line, "models.json")
-        files[label] = Packed(format_named(line["format"]), content)
+        content = read_inside(saved.directory, line["file"], line["sha256"], "models.json")
         with reading(line["file"]):
-            parts[label] = files[label].parts
-        found = [(label, part.data) for part in parts[label] if part.format.home == BOOSTED]
-        boosted.setdefault(saved.width_of(line), []).extend(found)
-    total = sum(part.unpacked_size for some in parts.values() for part in some)
-    most = allowed(sum(len(file.data) for file in files.values()))
-    if total > most:  # many small files may together unpack to a huge result
-        raise damage("models", f"would unpack to {total} bytes, and at most {most} are read")
+            files[label] = Packed(format_named(line["format"]), content)
+            found = [part.data for part in files[label].parts if part.format.home == BOOSTED]
+        boosted.setdefault(saved.width_of(line), []).extend((label, data) for data in found)
     for width, contents in boosted.items():
         try_files(contents, width)
     models, refused = dict[Label, LocalModel](), dict[Label, list[str]]()
@@ -226,10 +218,7 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
         except Untrusted as error:
             refused[line["node"]] = error.types
     if refused:
-        types = {name for some in refused.values() for name in some}
-        mistyped = [name for name in trust if did_you_mean(name, types)]
-        hint = f" ({mistyped[0]!r}, which is trusted, is a different name)" if mistyped else ""
-        raise FedRelaxError(f"{Untrusted(refused, types)}{hint}")
+        raise Untrusted(refused, [name for some in refused.values() for name in some])
     return models
 
 
@@ -255,30 +244,27 @@ def _origin(saved: SavedResult, labels: Sequence[Label]) -> Origin | None:
     if living is None:
         return None
     files = _Files(saved.directory, saved.about["files"])
-    public = described.read_array(files.read(PUBLIC), PUBLIC)
+    public = files.array(PUBLIC)
     if public.ndim < 2 or not len(public) or (public.ndim == 2 and public.shape[1] != width):
         raise damage(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
     gaps = preparation is not None and not preparation.encoded  # then NaN is a missing value
     if np.isinf(public).any() or (np.isnan(public).any() and not gaps):
         raise damage(PUBLIC, "holds NaN or infinite values")
-    (line,), answers = living["answers"], described.read_array(files.read(ANSWERS), ANSWERS)
-    shape = (len(line["nodes"]), len(public), task.n_outputs)
+    answers = files.array(ANSWERS)
+    shape = (len(living["nodes"]), len(public), task.n_outputs)
     if answers.shape != shape or not np.isfinite(answers).all():
         raise damage(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
-    place = {label: k for k, label in enumerate(line["nodes"])}
+    place = {label: k for k, label in enumerate(living["nodes"])}
     if not place.keys() >= set(labels):
         raise damage(LIVING, "does not give the answers of all nodes")
-    coupling = dict(living["coupling"])
-    if coupling.pop("symmetric", False):  # as earlier versions wrote the objective
-        coupling["objective"] = "gtvmin"
     with reading(LIVING):
         return Origin(
             public=public_rows(preparation, common=public),
-            coupling=Settings.from_plain(coupling).coupling(task.kind),
+            coupling=Settings.from_plain(living["coupling"]).coupling(task.kind),
             found_together=living["found_together"],
             seed=living["seed"],
             answers=answers[[place[label] for label in labels]],
-            counts=dict(zip(line["nodes"], line["rows"], strict=True)),
+            counts=dict(zip(living["nodes"], living["rows"], strict=True)),
         )
 
 
@@ -338,20 +324,11 @@ def _discrepancies(edges: Any) -> dict[tuple[Label, Label], float]:
 @reading("history_nodes.csv")
 def history_of(saved: SavedResult, labels: list[Label]) -> History:
     """Return the rounds of a saved result."""
-    history = History(tuple(labels))
-    joined = {
-        node for change in (saved.living or {"story": ()})["story"] for node in change["nodes"]
-    }
-    per_round = dict(iter(saved.history_nodes.groupby("round", sort=False)))
-    if list(per_round) != saved.history["round"].tolist():
-        raise FedRelaxError("its rounds do not match history.csv")
-    for line in saved.history.to_dict("records"):
-        own = per_round[line["round"]]
-        if own["node"].tolist() != labels:  # nodes that joined later have NaN
-            own = own.set_index("node")
-            if not set(labels) <= {*own.index, *joined}:
-                raise FedRelaxError(f"round {line['round']} does not have a line for each model")
-            own = own.reindex(labels)
+    history, rounds = History(tuple(labels)), saved.history_nodes.groupby("round", sort=False)
+    for line, (number, own) in zip(saved.history.to_dict("records"), rounds, strict=True):
+        if number != line["round"]:
+            raise FedRelaxError("its rounds do not match history.csv")
+        own = own.set_index("node").reindex(labels)  # nodes that joined later have NaN
         columns = ("local_loss", "gtv", "validation_loss")
         nodes = {f"node_{name}": own[name].to_numpy(float) for name in columns}
         totals = {name: line[name] for name in TOTALS}

@@ -23,16 +23,15 @@ MODELS = "models"
 OWN = {
     "result": r"(result|schema|models|metrics|living)\.json|(public|answers)\.npy|config\.toml"
     r"|(nodes|edges|positions|history|history_nodes|alphas|example)\.csv|result\.png|report\.html"
-    r"|models(/\d{4,}(-[A-Za-z0-9-]+)?\.[a-z.]+)?",
+    r"|models(/\d{4,}\.[a-z.]+)?",
     "comparison": r"comparison\.(json|csv|png)|nodes\.csv|config\.toml",
 }
-"""Every file that a directory of each kind may hold, the models with the names of ``labels.file_name``;
-all others are the user's."""
+"""Every file that a directory of each kind may hold; all others are the user's."""
 
 NOBODYS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 """What file managers leave in a directory by themselves."""
 
-TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
+TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 REPLACE = "choose another {}, or replace it with overwrite=True"
@@ -147,43 +146,25 @@ def whole_directory(
 
 def _put_in_place(draft: Path, target: Path, given: Path, overwrite: bool, kind: str) -> None:
     """Move the draft to the target; ``os.rename`` never replaces a directory that is not empty."""
-    while not _moved(draft, target):
-        if not overwrite:
-            raise _taken(given, draft)
-        former = _sibling(target, "former")
-        try:
+    former = _sibling(target, "former")
+    try:
+        if overwrite and os.path.lexists(target):
+            if reason := _why_kept(target, given, kind):
+                raise _taken(given, draft, reason)
             os.rename(target, former)
-        except FileNotFoundError:
-            continue  # another run has just moved it away for the same reason
-        try:
-            reason = _why_kept(former, given, kind)
-            placed = not reason and _moved(draft, target)
-        except BaseException:
+        os.rename(draft, target)
+    except BaseException as error:
+        if former.exists() and not os.path.lexists(target):
             os.rename(former, target)
-            raise
-        if reason:
-            _moved(former, target)
-            raise _taken(given, draft, reason)
-        shutil.rmtree(former, ignore_errors=True)
-        if placed:
-            return
+        if isinstance(error, OSError) and error.errno in TAKEN:
+            raise _taken(given, draft) from None
+        raise
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def _taken(given: Path, draft: Path, reason: str = "") -> TakenError:
     reason = reason or f"{given} was written by another run in the meantime and is left as it is"
     return TakenError(f"{reason}; what this run has made is in {draft}")
-
-
-def _moved(draft: Path, target: Path) -> bool:
-    """Rename a directory; False if something is there already."""
-    try:
-        os.rename(draft, target)
-    except OSError as error:
-        # What was there may be gone again: another run moves it away to replace it.
-        if error.errno in TAKEN or target.exists() or target.is_symlink():
-            return False
-        raise
-    return True
 
 
 @contextmanager
@@ -198,24 +179,8 @@ def whole_file(target: str | Path, overwrite: bool = False) -> Iterator[Path]:
     with _writing(given, draft):
         target.parent.mkdir(parents=True, exist_ok=True)
         yield draft
-        try:
-            if overwrite:
-                os.replace(draft, target)
-            else:
-                _link(draft, target)
-        except FileExistsError:
-            raise _taken(given, draft) from None
-        draft.unlink(missing_ok=True)
-
-
-def _link(draft: Path, target: Path) -> None:
-    """Give a file its name, unless that is taken. Of several runs at once, only one gets it."""
-    try:
-        os.link(draft, target)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links: claim the name first
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        if not overwrite and os.path.lexists(target):
+            raise _taken(given, draft)
         os.replace(draft, target)
 
 

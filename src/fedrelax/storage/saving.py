@@ -1,10 +1,10 @@
 """Saving a trained network as a directory that appears completely or not at all.
 
 ==================  =================================================================
-result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the size
-                    and SHA-256 checksum of all files below but the models and reports
+result.json         task, classes, features, the graph's nodes, alpha, rounds, versions, and the
+                    SHA-256 checksums of all files below but the models and reports
 schema.json         what the columns mean, and within which limits models see them
-models.json         node, file, format, kind, size and checksum of every model
+models.json         node, file, format, kind and checksum of every model
 models/             one file per node, in a format of ``storage.formats``
 metrics.json        the errors on the test rows and the verdict
 nodes.csv           a line per node: rows and errors
@@ -21,7 +21,6 @@ config.toml         the settings; ``fedrelax fit --config`` reads them again
 
 from __future__ import annotations
 
-import datetime
 import json
 import platform
 import re
@@ -33,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic_core import to_json
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
@@ -47,10 +47,10 @@ from fedrelax.models.difference import DifferenceModel
 from fedrelax.models.viewed import Viewed, form_in
 from fedrelax.schema import Preparation, Schema
 from fedrelax.solvers import Result
-from fedrelax.storage.checking import fingerprint, sealed
+from fedrelax.storage.checking import fingerprint
 from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
 from fedrelax.storage.formats import Files, Packed, answers_one_row, keeps_unfitted, pack
-from fedrelax.storage.labels import check_labels, file_name
+from fedrelax.storage.labels import check_labels
 from fedrelax.storage.places import MARK, whole_directory
 from fedrelax.typing import Label
 from fedrelax.wiring import wiring_name
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from fedrelax.storage.loading import SavedResult
 
-FORMAT = 3
+FORMAT = 4
 """The version of this layout; a reader refuses what it does not know."""
 
 SCHEMA = "schema.json"
@@ -222,7 +222,7 @@ def _seal(
     }
     files = {p.name: fingerprint(p.read_bytes()) for p in sorted(draft.iterdir()) if p.is_file()}
     about = {**about, "types_to_trust": sorted(types), "files": files}
-    write_json(draft / MARK, sealed(plain(about)))
+    write_json(draft / MARK, about)
     for write in more:
         write(draft)
 
@@ -241,17 +241,11 @@ def plain(value: Any) -> Any:
     >>> plain({"a": np.float64("nan"), "b": (np.int64(1), True)})
     {'a': None, 'b': [1, True]}
     """
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return value
+    return json.loads(to_json(value, inf_nan_mode="null", fallback=_builtin))
+
+
+def _builtin(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value.tolist()
 
 
 def _exchanges(fitted: Fitted) -> int:
@@ -300,7 +294,7 @@ def _about(fitted: Fitted, feature_names: Sequence[str] | None) -> dict[str, Any
         "exchanges": _exchanges(fitted),
         "reason": result.reason,
         "public": {"how": drawn, "rows": size},
-        "losses": None if losses is None else dict(zip(("own_rows", "edges"), losses, strict=True)),
+        "losses": losses,
         "engine": result.engine,
         "public_for_each_node": isinstance(public, Mapping),
         "objective": fitted.settings().objective,
@@ -346,8 +340,7 @@ def _write_models(
             shutil.copyfile(ancestor.directory / file, draft / file)
             continue
         number, form = number + 1, packed[label].format
-        kind, file = type(last_step(local.estimator)), file_name(number, label, form.ending)
-        file = f"models/{file}"
+        kind, file = type(last_step(local.estimator)), f"models/{number:04d}{form.ending}"
         (draft / file).write_bytes(packed[label].data)
         lines.append(
             {
@@ -357,7 +350,7 @@ def _write_models(
                 "type": f"{kind.__module__}.{kind.__qualname__}",
                 "rows": form_in(local),
                 "answers": answers_one_row(local, width),
-                **fingerprint(packed[label].data),
+                "sha256": fingerprint(packed[label].data),
             }
         )
     write_json(draft / "models.json", lines)
@@ -383,7 +376,8 @@ def _write_living(
         "found_together": network.found_together,
         "seed": network.seed,
         "stayed": [label for label in labels if label in network.stayed],
-        "answers": [{"file": ANSWERS, "nodes": labels, "rows": rows}],
+        "nodes": labels,
+        "rows": rows,
         "story": [*story, *(change.to_dict() for change in network.story)],
     }
     write_json(draft / LIVING, about)

@@ -1,6 +1,6 @@
 """State as bytes: JSON and arrays as ``.npy``, with a version and a checksum. No code, no pickle.
 
-    FEDRELAX-STATE | version | SHA-256 of the rest | length of the JSON | JSON | blocks
+    FEDRELAX-STATE-3, a line break | SHA-256 of the rest | JSON, a line break | blocks
 
 Checkpoints, the states of a federation's sites and hub, and the letters between them are written like
 this. The JSON holds a tree and the lengths of the blocks. In the tree null, true, false, numbers, texts
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -26,12 +25,13 @@ from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.files import RESULT, Refused, from_npy, read_file, to_npy, why_unread, write_whole
 from fedrelax.runtime import Message
 
-MAGIC, VERSION = b"FEDRELAX-STATE\n", 2
-HEAD = struct.Struct("<15sB32sQ")
+MAGIC = b"FEDRELAX-STATE-3\n"
+BEGIN = len(MAGIC) + hashlib.sha256().digest_size
+"""Where the JSON begins."""
 NUMBERS = ("<f8", "<f4", "<i8", "<i4", "|b1")
 """The array types that can be written."""
-MOST_DIMENSIONS, MOST_TREE = 8, 2**27
-"""The most axes of an array, and the most bytes of JSON, that are written or read."""
+MOST_TREE = 2**27
+"""The most bytes of JSON that are written or read."""
 
 
 def write_state(path: Path, state: Any) -> None:
@@ -58,30 +58,26 @@ def to_bytes(state: Any) -> bytes:
         [_tree(state, blocks, {}), [*map(len, blocks)]], separators=(",", ":")
     ).encode()
     size = len(tree) + sum(map(len, blocks))
-    if len(tree) > MOST_TREE or size > RESULT - HEAD.size:
+    if len(tree) > MOST_TREE or size > RESULT - BEGIN:
         raise FedRelaxError(
             f"the state of this run takes {size} bytes, and at most {RESULT} are kept; run without a "
             "checkpoint"
         )
-    checksum = _checksum(len(tree), tree, *blocks)
-    return b"".join([HEAD.pack(MAGIC, VERSION, checksum, len(tree)), tree, *blocks])
+    body = b"".join([tree, b"\n", *blocks])
+    return MAGIC + hashlib.sha256(body).digest() + body
 
 
 def from_bytes(data: bytes) -> Any:
     """Return what ``to_bytes`` was given, or refuse the bytes."""
-    if len(data) < HEAD.size or not data.startswith(MAGIC):
-        raise Refused("does not begin like a state of fedrelax")
-    _, version, checksum, length = HEAD.unpack(data[: HEAD.size])
-    if version != VERSION:
-        raise Refused(f"has version {version}, but this fedrelax reads version {VERSION}")
-    body = memoryview(data)[HEAD.size :]
-    if _checksum(length, body) != checksum:
+    if not data.startswith(MAGIC):
+        raise Refused("is not a state of this version of fedrelax")
+    body = memoryview(data)[BEGIN:]
+    if hashlib.sha256(body).digest() != data[len(MAGIC) : BEGIN]:
         raise Refused("does not match its checksum")
-    if length > min(len(body), MOST_TREE):
-        raise Refused("ends before its description does")
+    length = data.find(b"\n", BEGIN, BEGIN + MOST_TREE) - BEGIN
     try:
         tree, lengths = json.loads(bytes(body[:length]))
-        ends = list(accumulate(lengths, initial=length))
+        ends = list(accumulate(lengths, initial=length + 1))
         if ends[-1] != len(body):
             raise Refused("does not hold the bytes that it says")
         blocks = dict(enumerate(body[a:b] for a, b in pairwise(ends)))
@@ -91,13 +87,6 @@ def from_bytes(data: bytes) -> Any:
     except Exception as error:  # values of an unexpected form fail in many ways
         text = in_one_line(error, kind=False)
         raise Refused(f"does not have the expected form ({text})") from error
-
-
-def _checksum(length: int, *parts: bytes | memoryview) -> bytes:
-    check = hashlib.sha256(struct.pack("<Q", length))
-    for part in parts:
-        check.update(part)
-    return check.digest()
 
 
 def _tree(value: Any, blocks: list[bytes], seen: dict[int, tuple[int, Any]]) -> Any:
@@ -164,8 +153,6 @@ def _value(tree: Any, blocks: dict[int, memoryview], seen: dict[int, Any]) -> An
     if kind == "array":
         block, order = content
         array = from_npy(blocks[block], "an array in it", dtypes=NUMBERS)
-        if array.ndim > MOST_DIMENSIONS or sorted(order) != list(range(array.ndim)):
-            raise Refused("holds an array without an order of axes")
         seen[number] = array.transpose(np.argsort(order)) if order else array
     elif kind == "message":
         seen[number] = message = Message(*values(content))

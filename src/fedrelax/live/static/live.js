@@ -139,7 +139,7 @@ function setTheme(name) {
 }
 
 function listenToRun() {
-  const source = new EventSource("events");
+  const source = new EventSource(`events${location.search}`);
   source.addEventListener("network", (event) => takeNetwork(JSON.parse(event.data)));
   source.addEventListener("numbers", (event) => {
     takeNumbers(JSON.parse(event.data));
@@ -155,7 +155,8 @@ byId("stop").addEventListener("click", async () => {
   live.asked = true;
   nameStop();
   try {
-    const answer = await fetch("stop", { method: "POST" });
+    const token = new URLSearchParams(location.search).get("token");
+    const answer = await fetch("stop", { method: "POST", headers: { Authorization: `Bearer ${token}` } });
     if (!answer.ok) live.asked = false;
   } catch { live.asked = false; }
   nameStop();

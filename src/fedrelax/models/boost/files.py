@@ -40,15 +40,6 @@ def library_of(model: Model) -> str | None:
     return package if type(inner).__name__ in KNOWN.get(package, ()) else None
 
 
-def library_in(data: bytes) -> str | None:
-    """Return the library that a file names, if it is a known one."""
-    try:
-        named = json_member(opened(data), ABOUT).get("library")
-    except FedRelaxError:
-        return None
-    return named if isinstance(named, str) and named in KNOWN else None
-
-
 def check_savable(model: Model) -> None:
     """Refuse settings that JSON cannot hold, such as a function, before the model is trained."""
     _settings(_inside(model))

@@ -235,8 +235,7 @@ def _of_saved(saved: SavedResult) -> ReportData:
     about, nodes = saved.about, saved.nodes
     own = [line["node"] for line in saved.models]
     kinds = dict(zip(nodes["node"], nodes["model"], strict=True))
-    losses, usual = about.get("losses") or {}, USUAL[saved.task.kind]
-    names = (losses.get("own_rows", usual), losses.get("edges", usual))
+    names = tuple(about["losses"] or [USUAL[saved.task.kind]] * 2)
     return ReportData(
         graph=saved.graph,
         nodes=nodes,
