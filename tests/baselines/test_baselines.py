@@ -16,20 +16,19 @@ from fedrelax.baselines import (
     Ditto,
     FedAvg,
     FedMD,
-    FedProx,
     NetworkLasso,
     Oracle,
     Pooled,
     PooledNode,
 )
 from fedrelax.baselines.network_lasso import incidence
-from fedrelax.baselines.objectives import SquaredObjectives, objectives_of
+from fedrelax.baselines.objectives import LocalObjectives, objectives_of
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.network import Network
 
-PARAMETRIC = [FedAvg(), FedProx(), Ditto(), IFCA(), NetworkLasso()]
+PARAMETRIC = [FedAvg(), Ditto(), IFCA(), NetworkLasso()]
 ANY_MODEL = [
     Alone(),
     Pooled(),
@@ -120,7 +119,7 @@ def test_fedavg_converges_to_the_pooled_classifier(model):
 def test_one_round_of_each_method_is_its_formula():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((4, 6, 3)), rng.standard_normal((4, 6))
-    F, rate, pull = SquaredObjectives(X, y), 0.02, 0.3
+    F, rate, pull = LocalObjectives(X, y), 0.02, 0.3
 
     def gradient(i, w):
         return 2 * X[i].T @ (X[i] @ w - y[i]) / 6
@@ -133,12 +132,12 @@ def test_one_round_of_each_method_is_its_formula():
     np.testing.assert_allclose(
         W1[2], W0[0] - rate * np.mean([gradient(i, W0[0]) for i in range(4)], 0)
     )
-    W0, W1 = first_two(FedProx(rate=rate, mu=pull, local_steps=3))
+    W0, W1 = first_two(FedAvg(rate=rate, local_steps=3))
     ends = []
     for i in range(4):
         w = W0[i]
         for _ in range(3):
-            w = w - rate / (1 + rate * pull) * (gradient(i, w) + pull * (w - W0[i]))
+            w = w - rate * gradient(i, w)
         ends.append(w)
     np.testing.assert_allclose(W1[0], np.mean(ends, 0))
     W0, W1 = first_two(Ditto(rate=rate, pull=pull))
@@ -164,7 +163,7 @@ def test_network_lasso_minimises_its_objective():
     X, y = rng.standard_normal((4, 9, 2)), rng.standard_normal((4, 9))
     graph = Graph.from_edges([(0, 1, 2.0), (1, 2, 0.5), (2, 3, 1.0)])
     D, weights = incidence(graph.adjacency)
-    F = SquaredObjectives(X, y)
+    F = LocalObjectives(X, y)
 
     def objective(W, smooth=0.0):
         gaps = D @ W.reshape(4, 2)
@@ -355,4 +354,4 @@ def test_average_of_nets_wants_one_net():
     with pytest.raises(FedRelaxError, match="node 'b': its model differs from the net of node 'a'"):
         FedAvg().run(mixed)
     assert "node 'b'" in FedAvg().unsupported_reason(mixed)
-    assert "shape" in FedProx().unsupported_reason(network)
+    assert "shape" in Ditto().unsupported_reason(network)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -19,25 +18,22 @@ from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows,
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.engines.softmax import log_losses
 from fedrelax.linear.arrays import centre_and_spread, softmax
-from fedrelax.linear.gram import Blocks, NodeRows
+from fedrelax.linear.gram import NodeRows
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
 from fedrelax.typing import FloatArray, IntArray, Label, Model
 
-POWER_STEPS = 20
 MOST_IN_A_GROUP = 4096
 
 
-class LocalObjectives(ABC):
+class LocalObjectives:
     """F_i(w) = L_i(w) + sum_f penalty_if w_f^2 for models w of shape (d, q), L_i a mean over rows.
 
-    ``ridge`` (n, d) is a node's penalty next to a *sum* over its rows, as its own ``fit`` has it. By
-    default it is divided by the node's rows; ``shared()`` divides its mean by all rows of all nodes,
-    so that a model common to all nodes minimises what one pooled fit would.
+    L_i(w) = |X_i w - y_i|^2 / m_i, or the mean cross-entropy of softmax(X_i w) with ``classes``, whose y
+    is one-hot. ``ridge`` (n, d) is a node's penalty next to a *sum* over its rows, as its own ``fit`` has
+    it. By default it is divided by the node's rows; ``shared()`` divides its mean by all rows of all
+    nodes, so that a model common to all nodes minimises what one pooled fit would.
     """
-
-    target_size: float = 1.0
-    """The spread of the targets: what a change of a prediction is measured against."""
 
     def __init__(
         self,
@@ -47,17 +43,14 @@ class LocalObjectives(ABC):
         *,
         intercept: bool = False,
         ridge: FloatArray | None = None,
+        classes: bool = False,
     ) -> None:
         rows = NodeRows(X, np.asarray(y, dtype=float), offsets, intercept=intercept)
         self.n, self.d, self.q = rows.n, rows.d, rows.q
         self.counts = rows.counts.astype(float)
+        self._groups, self._classes = list(rows.groups(MOST_IN_A_GROUP)), classes
         self._ridge = np.zeros((self.n, self.d)) if ridge is None else ridge
         self._penalty = (self._ridge / np.maximum(self.counts, 1)[:, None])[:, :, None]
-        self._keep(rows)
-
-    @abstractmethod
-    def _keep(self, rows: NodeRows) -> None:
-        """Keep of the rows what losses and slopes need."""
 
     def shared(self) -> Self:
         """Return the same objectives with the penalty of one model on all rows."""
@@ -91,78 +84,38 @@ class LocalObjectives(ABC):
         size = self.d**-0.5
         return rng.uniform(-size, size, (count, self.d, self.q))
 
-    @abstractmethod
     def losses(self, W: FloatArray) -> FloatArray:
         """Return L_i at W_i; zero for a node without rows."""
-
-    @property
-    @abstractmethod
-    def curvature(self) -> float:
-        """The largest second derivative of any node's loss."""
-
-    @abstractmethod
-    def _slopes(self, W: FloatArray) -> FloatArray: ...
-
-
-class SquaredObjectives(LocalObjectives):
-    """L_i(w) = |X_i w - y_i|^2 / m_i, kept as products of the rows."""
-
-    def _keep(self, rows: NodeRows) -> None:
-        self._rows, self._moment, self._power = Blocks.of(rows)
-        self.target_size = float(rows.targets.std()) or 1.0
-
-    def losses(self, W: FloatArray) -> FloatArray:
-        """Return the mean squared errors; never below zero by rounding."""
-        W = np.ascontiguousarray(W)
-        cross = np.einsum("ndq,ndq->n", self._moment, W)
-        means = self._rows.squares(W) - 2.0 * cross + self._power.sum(axis=1)
-        return np.asarray(np.maximum(means, 0.0))
-
-    def _slopes(self, W: FloatArray) -> FloatArray:
-        product = self._rows.apply(np.ascontiguousarray(W), np.empty(W.shape))
-        return np.asarray(2.0 * (product - self._moment))
-
-    @property
-    def curvature(self) -> float:
-        """Twice the largest eigenvalue of any X_i'X_i / m_i, by power iteration."""
-        v = np.random.default_rng(0).standard_normal((self.n, self.d, 1))
-        size = np.ones(self.n)
-        for _ in range(POWER_STEPS):
-            v /= np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)
-            v = self._rows.apply(v, np.empty_like(v))
-            size = np.linalg.norm(v, axis=1)[:, 0]
-        return 2.0 * float(size.max(initial=0.0)) or 1.0
-
-
-class SoftmaxObjectives(LocalObjectives):
-    """L_i(w) = mean cross-entropy of softmax(X_i w), y one-hot."""
-
-    def _keep(self, rows: NodeRows) -> None:
-        self._groups = list(rows.groups(MOST_IN_A_GROUP))
-
-    def losses(self, W: FloatArray) -> FloatArray:
-        """Return the mean log losses."""
         losses = np.zeros(self.n)
         for group in self._groups:
-            losses[group.nodes] = log_losses(group, W)
+            if self._classes:
+                losses[group.nodes] = log_losses(group, W)
+            else:
+                losses[group.nodes] = group.mean_squares(group.gaps(W[group.nodes]))
         return losses
-
-    def _slopes(self, W: FloatArray) -> FloatArray:
-        slope = np.zeros((self.n, self.d, self.q))
-        for group in self._groups:
-            off = softmax(group.rows @ W[group.nodes]) - group.targets
-            off *= (group.mask / group.mask.sum(axis=1, keepdims=True))[:, :, None]
-            slope[group.nodes] = group.rows.transpose(0, 2, 1) @ off
-        return slope
 
     @property
     def curvature(self) -> float:
-        """At most half the largest eigenvalue of any X_i'X_i / m_i."""
+        """At least the largest second derivative of any node's loss, by eigenvalues of X_i'X_i / m_i."""
         most = 0.0
         for group in self._groups:
             scaled = group.rows / np.sqrt(group.mask.sum(axis=1))[:, None, None]
             most = max(most, float(np.square(np.linalg.norm(scaled, 2, axis=(1, 2))).max()))
-        return 0.5 * most or 1.0
+        return (0.5 if self._classes else 2.0) * most or 1.0
+
+    def _slopes(self, W: FloatArray) -> FloatArray:
+        """Return the gradient of L_i at W_i."""
+        slopes = np.zeros((self.n, self.d, self.q))
+        for group in self._groups:
+            W_group = W[group.nodes]
+            if self._classes:
+                gaps = softmax(group.rows @ W_group) - group.targets
+                gaps *= group.mask[:, :, None]
+            else:
+                gaps = 2.0 * group.gaps(W_group)
+            sizes = group.mask.sum(axis=1)[:, None, None]
+            slopes[group.nodes] = group.slopes(gaps) / sizes
+        return slopes
 
 
 def group_means(
@@ -204,11 +157,13 @@ def objectives_of(network: Network) -> LinearTask:
     coordinates = Coordinates.standard(linear.own.X, intercept)
     penalty = np.zeros((len(linear.labels), linear.n_weights))
     penalty[:, : ridge.shape[1]] = ridge / coordinates.scale**2
-    kind = SoftmaxObjectives if linear.task.is_classification else SquaredObjectives
+    classes = linear.task.is_classification
 
     def objectives(rows: StackedRows, penalty: FloatArray) -> LocalObjectives:
         X = coordinates.rows(rows.X)
-        return kind(X, rows.y, rows.offsets, intercept=intercept, ridge=penalty)
+        return LocalObjectives(
+            X, rows.y, rows.offsets, intercept=intercept, ridge=penalty, classes=classes
+        )
 
     own, held = objectives(linear.own, penalty), None
     if linear.validation is not None:
