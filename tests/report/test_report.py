@@ -176,7 +176,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_no_broken_words():
     ways, rows = ("alone", "mixed model", "together"), np.array([[8, 2]])
     errors = 3000.0 + np.arange(15.0).reshape(5, 3) ** 2
     found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((5, 3, 1)), [[{}] * 3] * 5, ("a",),
-                       rows, {}, 5)  # fmt: skip
+                       rows, {})  # fmt: skip
     texts = ["\n".join(lines_at(width, way_table(found))) for width in (100, 50, 34)]
     assert [text.count(" interval") - text.count("% interval") for text in texts] == [2, 1, 0]
     assert all("\nmixed model " in text for text in texts)
@@ -190,5 +190,5 @@ def test_where_most_splits_chose_one_model_the_advice_is_about_that():
     ):
         settings = [[{}, {"one_model": one}] for one in chosen]
         found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((3, 2, 1)), settings, ("a",),
-                           np.array([[80, 20]]), {}, 3)  # fmt: skip
+                           np.array([[80, 20]]), {})  # fmt: skip
         assert f"Federate. {name}" in found.advice

@@ -36,10 +36,12 @@ class NetworkLasso(Descent):
     adjacency: SparseMatrix = field(default=None, repr=False)
     """The weights; ``run`` takes them from the network."""
 
-    def too_large(self, network: Network) -> str | None:
-        """Return a reason for very many edges, each of which has a variable per weight."""
+    def unsupported_reason(self, network: Network) -> str | None:
+        """Return a reason for very many edges, too, each of which has a variable per weight."""
         edges = network.graph.n_edges
-        return f"it takes too long on {edges:,} edges" if edges > MOST_EDGES else None
+        if edges > MOST_EDGES:
+            return f"it takes too long on {edges:,} edges"
+        return super().unsupported_reason(network)
 
     def candidates(self, network: Network) -> Sequence[NetworkLasso]:
         """Return strengths in proportion to the spread of the targets and to 1 / degree."""

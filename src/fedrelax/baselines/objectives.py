@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows, unsupported_shape
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
 from fedrelax.engines.softmax import log_losses
-from fedrelax.linear.arrays import centre_and_spread, softmax
+from fedrelax.linear.arrays import centre_and_spread, nonzero, softmax
 from fedrelax.linear.gram import NodeRows
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
@@ -128,9 +128,8 @@ def group_means(
     """
     entries = (weights, (member, np.arange(len(member))))
     matrix = sparse.csr_array(entries, shape=(groups, len(member)))
-    total = (matrix @ values.reshape(len(values), -1)).reshape((groups, *values.shape[1:]))
-    size = matrix.sum(axis=1).reshape((groups,) + (1,) * (values.ndim - 1))
-    return np.asarray(np.divide(total, size, out=np.zeros_like(total), where=size > 0))
+    means = (matrix @ values.reshape(len(values), -1)) / nonzero(matrix.sum(axis=1))[:, None]
+    return np.asarray(means).reshape(groups, *values.shape[1:])
 
 
 @dataclass(frozen=True)
