@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -73,7 +72,7 @@ def reproduce(
     steps = {"runs": 10.0 * len(figure), "tables": 3.0 * len(figure)}
     with speaking(debug, quiet=as_json, steps=steps) as talk:
         from fedrelax.cli.interruption import start_workers
-        from fedrelax.paper.catalog import USES, Choice, figures
+        from fedrelax.paper.catalog import Choice, figures
         from fedrelax.paper.reproduce import draw_figures, markdown
         from fedrelax.paper.reproduce import reproduce as compute
         from fedrelax.runtime.workers import check_jobs
@@ -86,13 +85,8 @@ def reproduce(
             first_exchange=first_exchange,
         )
         wanted = [one.name for one in figures(figure, ask)]
-        for name, users in USES.items():
-            if getattr(ask, name) is not None and not set(users) & set(wanted):
-                talk.note(f"--{name} has no effect on {', '.join(wanted)}.")
         try:
             out.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=out):
-                pass
         except OSError as error:
             raise FedRelaxError(
                 f"--out {out} cannot be written ({error.strerror or error}); choose another directory"

@@ -73,10 +73,7 @@ class Comparison:
         gaps = {way: self.difference(way) for way in self.ways if way != TOGETHER}
         pool = best_pooling(errors, gaps)
         pooled = None if pool is None else self.difference(ALONE, pool)
-        own = self.ways.index(TOGETHER)
-        same = sum(bool(split[own].get("one_model")) for split in self.settings)
-        together = ONE_MODEL if same > self.splits / 2 else NAMES[TOGETHER]
-        return advise(self.measure, errors, gaps, pooled, together, self.splits < ENOUGH_SPLITS)
+        return advise(self.measure, errors, gaps, pooled, self.splits < ENOUGH_SPLITS)
 
     @property
     def table(self) -> DataFrame:
@@ -158,7 +155,6 @@ POOLING = {
     MixedModel.name: "a mixed model of all rows",
 }
 """The ways that need all rows in one place, and what sentences call them."""
-ONE_MODEL = "one model for all"
 
 
 def advise(
@@ -166,7 +162,6 @@ def advise(
     errors: Mapping[str, float],
     gaps: Mapping[str, Interval],
     alone_minus_pooled: Interval | None = None,
-    together: str = NAMES[TOGETHER],
     few_splits: bool = False,
 ) -> str:
     """Return the advice and the numbers behind it.
@@ -178,15 +173,14 @@ def advise(
     than learning together, and on average no worse than each node alone; or clearly better than
     each node alone where learning together is not. Otherwise, where learning together is not clearly
     better than each node alone, it is to stay alone, the simplest way; but with ``few_splits``, to take
-    more if the mean error is notably lower. ``together`` is what sentences call learning together:
-    ``ONE_MODEL`` where the choice fell on that.
+    more if the mean error is notably lower.
 
     >>> from fedrelax.evaluation import MEASURES
     >>> gaps = {"alone": Interval(1.0, 0.8, 1.2)}
     >>> print(advise(MEASURES["RMSE"], {"alone": 4.0, "together": 3.0}, gaps))
     Federate. Learning together has a lower RMSE than each node alone: 3 against 4 (difference -1, 95 % interval -1.2 to -0.8).
     """  # noqa: E501
-    names = {**NAMES, **POOLING, TOGETHER: together}
+    names = {**NAMES, **POOLING}
 
     def compared(one: str, other: str, gap: Interval) -> str:
         first, second = names[one], names[other]
@@ -217,7 +211,7 @@ def advise(
     better = [way for way in gaps if way != ALONE and way not in POOLING and gaps[way].below_zero]
     if better:
         listed = ", ".join(f"{way} ({measure.show(errors[way])})" for way in better)
-        sentences.append(f"Clearly better than {together}: {listed}.")
+        sentences.append(f"Clearly better than {NAMES[TOGETHER]}: {listed}.")
     return f"{head}. {' '.join(sentences)}"
 
 

@@ -106,13 +106,6 @@ class Together(Baseline):
             settings["update"] = self.plan.solver.update
         if self.wiring is None or isinstance(self.wiring, Wiring):
             settings["wiring"] = wiring_name(self.wiring)
-        default = None if self.plan is None else self.plan.default
-        if (
-            default is not None
-            and default.pooled.is_one_model
-            and self.alpha == default.pooled.alpha
-        ):
-            settings["one_model"] = True
         return settings
 
 

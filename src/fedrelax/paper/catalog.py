@@ -190,11 +190,6 @@ def benchmark(name: str, ask: Choice) -> Figure:
 
 
 FIGURES = tuple(sorted([*SWEEPS, "fig1c"]))
-USES = {
-    "features": ("fig1a", "fig2a", "fig3", "fig4"),
-    "noise": ("fig1b", "fig2b", "fig3", "fig4", "fig5a"),
-}
-"""The figures that each setting changes; the others ignore it."""
 
 
 def figures(names: Sequence[str], ask: Choice) -> list[Figure]:
