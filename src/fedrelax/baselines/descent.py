@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -21,9 +20,6 @@ from fedrelax.baselines.objectives import (
 from fedrelax.errors import FedRelaxError
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -48,19 +44,15 @@ class Descent(Baseline):
         """Return why the nodes' models are not one linear model."""
         return unsupported_reason(network)
 
-    def check(self, network: Network) -> None:
-        """Refuse a network on which this way cannot learn."""
-        reason = self.unsupported_reason(network)
-        if reason is not None:
-            raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
-
     def step_size(self, F: LocalObjectives) -> float:
         """Return the given rate or the safe one."""
         return 1.0 / F.curvature if self.rate is None else self.rate
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds in standardised coordinates and hand back plain models."""
-        self.check(network)
+        reason = self.unsupported_reason(network)
+        if reason is not None:
+            raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
         with threadpool_limits(1):
             linear = objectives_of(network)
             curve = []
