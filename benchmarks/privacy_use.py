@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.tasks import RealTask, digits_task, weather_task
 from fedrelax import FedRelax, LinearModel, Network, SoftmaxModel
-from fedrelax.privacy import PrivatePredictions, PrivateStatistics
+from fedrelax.privacy import PrivateStatistics
 from fedrelax.privacy.leakage import Listener, leakage
 from fedrelax.public import draw_public
 
@@ -23,7 +23,6 @@ EPSILONS = (16.0, 4.0, 1.0)
 PUBLIC = 100
 RANGE = (-40.0, 40.0)
 """Degrees that a thermometer in Finland may plausibly show."""
-WAYS = {"predictions": "a node", "moments": "a row"}
 
 
 def network_of(task: RealTask) -> Network:
@@ -41,23 +40,18 @@ def network_of(task: RealTask) -> Network:
     return network
 
 
-def layer_of(way: str, epsilon: float, kind: str) -> PrivatePredictions | PrivateStatistics:
-    """Return the layer that guarantees epsilon over one round."""
-    limits = None if kind == "classification" else RANGE
-    if way == "predictions":
-        return PrivatePredictions(rounds=1, epsilon=epsilon, range=limits)
-    return PrivateStatistics(epsilon=epsilon, range=limits)
-
-
-def line(task: RealTask, network: Network, way: str | None, epsilon: float | None) -> str:
+def line(
+    task: RealTask, network: Network, alone: bool = False, epsilon: float | None = None
+) -> str:
     """Return the error and leakage of the best alpha as text."""
     degree = float(network.graph.adjacency.sum()) / len(network)
     best: tuple[float, str] | None = None
-    for strength in (0.1, 1.0, 10.0) if way is not None else (0.0,):
+    for strength in (0.0,) if alone else (0.1, 1.0, 10.0):
         listener = Listener()
         layers: list[Any] = [listener]
-        if epsilon is not None and way is not None:
-            layers = [layer_of(way, epsilon, task.kind), listener]
+        if epsilon is not None:
+            limits = None if task.kind == "classification" else RANGE
+            layers = [PrivateStatistics(epsilon=epsilon, range=limits), listener]
         rounds = 1 if epsilon is not None else 5
         solver = FedRelax(alpha=strength / degree, rounds=rounds, tol=0, exchange=layers)
         result = solver.solve(network)
@@ -65,7 +59,7 @@ def line(task: RealTask, network: Network, way: str | None, epsilon: float | Non
         found = leakage(network, listener.heard, result.local_models).values()
         heard = np.mean([one.by_neighbour for one in found])
         model = np.mean([one.by_model for one in found])
-        told = "-" if way is None else f"{heard:.3f}"
+        told = "-" if alone else f"{heard:.3f}"
         if best is None or error < best[0]:
             best = error, f"{error:8.3f} {told:>11} {model:9.3f}"
     assert best is not None
@@ -90,12 +84,11 @@ def main(weather: str | None) -> None:
     print(f" {'error':>8} {'AUC, heard':>11} {'AUC, model':>9}")
     for name, task in tasks.items():
         network = network_of(task)
-        print(f"{name:21} {'alone':12} {'all':9} {'0':>7} {line(task, network, None, None)}")
-        print(f"{name:21} {'nothing':12} {'-':9} {'none':>7} {line(task, network, 'none', None)}")
-        for way, protects in WAYS.items():
-            for epsilon in EPSILONS:
-                text = line(task, network, way, epsilon)
-                print(f"{name:21} {way:12} {protects:9} {epsilon:7.0f} {text}", flush=True)
+        print(f"{name:21} {'alone':12} {'all':9} {'0':>7} {line(task, network, alone=True)}")
+        print(f"{name:21} {'nothing':12} {'-':9} {'none':>7} {line(task, network)}")
+        for epsilon in EPSILONS:
+            text = line(task, network, epsilon=epsilon)
+            print(f"{name:21} {'moments':12} {'a row':9} {epsilon:7.0f} {text}", flush=True)
 
 
 if __name__ == "__main__":

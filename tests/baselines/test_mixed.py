@@ -118,9 +118,9 @@ def test_what_it_does_not_serve(statsmodels):
 
 def test_many_nodes_and_columns_take_too_long():
     X, y, node = slopes(n=20, rows=2)
-    assert MixedModel().too_large(network_of(X, y, node)) is None
+    assert MixedModel().unsupported_reason(network_of(X, y, node)) is None
     wide = np.tile(X, 10)
-    assert MixedModel().too_large(network_of(wide, y, node)) == (
+    assert MixedModel().unsupported_reason(network_of(wide, y, node)) == (
         "it takes too long for 20 nodes and 20 columns"
     )
 

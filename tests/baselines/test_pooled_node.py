@@ -90,10 +90,9 @@ def test_what_it_does_not_serve():
     many = Network(Graph.from_edges([(i, i + 1) for i in range(n - 1)]))
     for i in range(n):
         many.add(i, np.zeros((1, 1)), np.zeros(1), Ridge())
-    assert PooledNode().too_large(many) == (
+    assert PooledNode().unsupported_reason(many) == (
         "it has a column for every node, which takes too long for 501 of them"
     )
-    assert PooledNode().too_large(network) is None
 
 
 def test_nets_have_a_number_of_inputs():

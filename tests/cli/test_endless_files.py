@@ -11,7 +11,6 @@ from fedrelax import FedRelaxError, Graph
 from fedrelax.federation.boxes import read_key
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.files import read_file
-from fedrelax.paper.runs import read_targets
 from fedrelax.schema import Schema
 
 from .runs import FIT, QUICK
@@ -49,7 +48,6 @@ def test_no_reader_of_the_library_reads_without_end(endless):
         read_site,
         read_hub,
         lambda path: read_key(path, "north"),
-        lambda path: read_targets([path]),
     ):
         with pytest.raises(FedRelaxError, match=NOT_A_FILE):
             read(endless)

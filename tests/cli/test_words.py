@@ -40,10 +40,6 @@ def test_what_was_chosen_is_what_terminal_page_and_numbers_say(run, apart, way, 
         page = Path("out/report.html").read_text().partition("<main>")[2].partition("</main>")[0]
         assert f'">{metrics["headline"]}</h1>' in page
         assert "Learning together" not in page and "1e+09" not in page
-    if way == "pooled":
-        run("compare", *table, "--splits", "2", "--ways", "pooled", "--json")
-        first = {line["way"]: line for line in json.loads(run.stdout)["per_split"][:3]}
-        assert "one_model=True" in first["together"]["settings"]  # the first split is that of fit
 
 
 def test_an_update_of_one_node_has_its_noun_and_no_empty_digits(run, table):

@@ -31,7 +31,7 @@ from fedrelax.models.archive import closed, opened
 from fedrelax.models.class_difference import SumClassifier
 from fedrelax.models.difference import SumRegressor, drawn
 from fedrelax.models.names import model_by_name
-from fedrelax.privacy import PrivatePredictions
+from fedrelax.privacy import PrivateStatistics
 from fedrelax.storage import load_result, save_result
 from fedrelax.storage.formats import SUM, Format
 from fedrelax.wiring import Discover, Rewire
@@ -170,7 +170,7 @@ RUNS = {
     "asynchronous": {"order": "asynchronous"},
     "damped": {"damping": 0.3},
     "level": {"level": 0.5},
-    "noise": {"exchange": PrivatePredictions(rounds=4, sigma=0.3, range=(-20, 20))},
+    "noise": {"exchange": PrivateStatistics(epsilon=50.0, range=(-20, 20))},
     "liars": {"exchange": Constant(value=100.0), "combine": "median"},
     "liars, trimmed": {"exchange": Constant(value=100.0), "combine": "trimmed"},
     "rewired": {"wiring": Rewire()},

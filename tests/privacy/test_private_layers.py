@@ -11,9 +11,8 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, SoftmaxModel
-from fedrelax.privacy import GaussianMechanism, PrivatePredictions, PrivateStatistics
-from fedrelax.privacy.predictions import on_simplex
-from fedrelax.privacy.statistics import Scaling, _moments, _sensitivity
+from fedrelax.privacy import GaussianMechanism, PrivateStatistics
+from fedrelax.privacy.statistics import Scaling, _moments, _noisy, _sensitivity, on_simplex
 from fedrelax.runtime import Layer, Message
 from fedrelax.runtime.exchange import Wrapped
 from fedrelax.wiring import Rewire
@@ -47,66 +46,42 @@ def solver(**changes):
 
 
 def test_noise_has_the_size_that_the_budget_asks_for():
-    network = network_of(m_pub=400)
-    before, after = Recorded(), Recorded()
-    private = PrivatePredictions(rounds=3, epsilon=1e7, range=(-50.0, 50.0))
-    result = solver(exchange=[before, private, after]).solve(network)
-    noise = np.array(
-        [b.predictions - a.predictions for a, b in zip(before.seen, after.seen, strict=True)]
+    square, cross = np.zeros((200, 200)), np.zeros((200, 1))
+    sigma = PrivateStatistics(epsilon=1.0, range=(-9, 9)).noise(network_of()).sigma
+    assert sigma == GaussianMechanism.for_budget(1.0, 1e-5, np.sqrt(4.5)).sigma
+    square, cross = _noisy(square, cross, sigma, np.random.default_rng(0))
+    assert np.array_equal(square, square.T)
+    assert square[np.triu_indices(200, 1)].std() == pytest.approx(sigma / np.sqrt(2), rel=0.03)
+    assert np.diag(square).std() == pytest.approx(sigma, rel=0.15)
+    assert cross.std() == pytest.approx(sigma, rel=0.15)
+
+
+def test_the_noise_is_that_of_the_seed_and_differs_by_node():
+    network = network_of()
+    one, again, other = (
+        PrivateStatistics(epsilon=1.0, range=(-9, 9), random_state=seed).answers(network)
+        for seed in (1, 1, 2)
     )
-    sigma = GaussianMechanism.for_budget(1e7, 1e-5, 100 * np.sqrt(400), releases=4).sigma
-    assert noise.shape == (4 * 5, 400, 1)
-    assert 6 * sigma < 50  # nothing is clipped
-    assert noise.std() == pytest.approx(sigma, rel=0.03)
-    assert "epsilon 1e+07 at delta 1e-05" in result.around[1]
+    for label in network.labels:
+        assert np.array_equal(one[label], again[label])
+        assert not np.allclose(one[label], other[label])
 
 
-def test_answers_stay_in_the_range_before_and_after_the_noise():
-    after = Recorded()
-    private = PrivatePredictions(rounds=3, sigma=0.1, range=(0.0, 0.5))
-    solver(exchange=[private, after]).solve(network_of())
-    told = np.array([message.predictions for message in after.seen])
-    assert told.min() == 0.0
-    assert told.max() == 0.5
-
-
-def test_sigma_is_given_or_follows():
-    given = PrivatePredictions(rounds=99, sigma=10.0, range=(0.0, 1.0))
-    assert given.mechanism_for(1.0).epsilon(1e-5) == pytest.approx(4.377, abs=1e-3)
-    with pytest.raises(FedRelaxError, match="epsilon= or sigma=, and not both"):
-        PrivatePredictions(rounds=1, range=(0, 1))
-
-
-def test_the_noise_is_that_of_the_seed_and_differs_by_node_and_round():
-    found = []
-    for seed in (1, 1, 2):
-        seen = Recorded()
-        private = PrivatePredictions(rounds=3, sigma=1.0, range=(-9, 9), random_state=seed)
-        solver(exchange=[private, seen], alpha=0.0).solve(network_of())
-        found.append(np.array([message.predictions for message in seen.seen]))
-    assert np.array_equal(found[0], found[1])
-    assert not np.allclose(found[0], found[2])
-    assert len(np.unique(found[0])) == found[0].size
-
-
-def test_the_diameter_is_never_exceeded():
-    """Any two answers that are allowed are within the stated sensitivity, and some reach it."""
+def test_probabilities_are_the_nearest():
     rng = np.random.default_rng(0)
-    network = classification_network(rng, SoftmaxModel(0.1))
-    private = PrivatePredictions(rounds=1, epsilon=1.0)
-    most = private.sensitivity(15, network.task)
-    corners = np.eye(3)[[0] * 15], np.eye(3)[[1] * 15]
-    assert np.linalg.norm(corners[0] - corners[1]) == pytest.approx(most)
-    for _ in range(100):
-        one, other = (on_simplex(rng.normal(0, 9, (15, 3))) for _ in range(2))
-        assert np.linalg.norm(one - other) <= most + 1e-9
-        assert one.sum(axis=1) == pytest.approx(1.0)
+    values = rng.normal(0, 9, (15, 3))
+    near = on_simplex(values)
+    assert near.min() >= 0
+    assert near.sum(axis=1) == pytest.approx(1.0)
+    gap = np.linalg.norm(near - values, axis=1)
+    for other in rng.dirichlet(np.ones(3), 100):
+        assert (gap <= np.linalg.norm(other - values, axis=1) + 1e-9).all()
 
 
 def test_the_moments_move_by_no_more_than_stated():
     """Over random pairs of rows and targets, and the pair that is worst by the formula."""
     rng = np.random.default_rng(0)
-    scaling = Scaling.of(rng.normal(size=(50, 4)), None)
+    scaling = Scaling.of(rng.normal(size=(50, 4)))
     square, reached = 4.5, 0.0
     rows = scaling.rows(rng.normal(0, 5, (2, 4000, 4)).reshape(-1, 4)).reshape(2, 4000, -1)
     for u, w in zip(*rows, strict=True):
@@ -128,7 +103,7 @@ def test_statistics_with_little_noise_are_the_neighbourhoods_ridge_regression():
     X = np.concatenate([network.nodes[j].X for j in (label, *near)])
     y = np.concatenate([network.nodes[j].y for j in (label, *near)])
     weight = [np.full(len(network.nodes[j].X), a / most) for j, a in {label: most, **near}.items()]
-    length = Scaling.of(network.public.common, None)
+    length = Scaling.of(network.public.common)
     assert np.linalg.norm(length.rows(X), axis=1).max() <= 1 + 1e-12
     clipped = length.rows(X)[:, :-1] * np.sqrt(2)
     public = length.rows(network.public.common)[:, :-1] * np.sqrt(2)
@@ -150,20 +125,16 @@ def test_the_released_answers_are_all_that_neighbours_hear(model):
 
 def test_classes_hear_probabilities():
     network = classification_network(np.random.default_rng(0), SoftmaxModel(0.1))
-    for private in (
-        PrivateStatistics(epsilon=5.0, components=2),
-        PrivatePredictions(rounds=3, epsilon=5.0),
-    ):
-        after = Recorded()
-        solver(exchange=[private, after]).solve(network)
-        told = np.array([message.predictions for message in after.seen])
-        assert told.min() >= 0
-        assert told.sum(axis=2) == pytest.approx(1.0)
+    after = Recorded()
+    solver(exchange=[PrivateStatistics(epsilon=5.0), after]).solve(network)
+    told = np.array([message.predictions for message in after.seen])
+    assert told.min() >= 0
+    assert told.sum(axis=2) == pytest.approx(1.0)
 
 
 def test_a_budget_is_spent_once():
     network = network_of()
-    private = PrivatePredictions(rounds=3, epsilon=1.0, range=(-9, 9))
+    private = PrivateStatistics(epsilon=1.0, range=(-9, 9))
     one = solver(exchange=private)
     one.solve(network)
     with pytest.raises(FedRelaxError, match="has been spent in an earlier run"):
@@ -176,36 +147,32 @@ def test_a_budget_is_spent_once():
 def test_a_search_cannot_spend_it_unseen():
     rng = np.random.default_rng(0)
     X, y, nodes = rng.normal(size=(60, 2)), rng.normal(size=60), np.repeat(range(4), 15)
-    private = PrivatePredictions(rounds=2, epsilon=1.0, range=(-9, 9))
+    private = PrivateStatistics(epsilon=1.0, range=(-9, 9))
     made = FedRelaxRegressor(
         Ridge(), solver=FedRelax(exchange=private, tol=0), alpha=(0.1, 1.0), rounds=2
     )
-    with pytest.raises(FedRelaxError, match="as in a search over alpha"):
+    with pytest.raises(FedRelaxError, match="as a search over alpha does"):
         made.fit(X, y, nodes=nodes)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rounds": 4}, "rounds=4: the budget is planned for 3 rounds"),
-        ({"rounds": None}, "rounds=None: the budget is planned for 3"),
-        ({"tol": 1e-3}, "tol=0.001: the last round would be chosen by rows without noise"),
+        ({"tol": 1e-3}, "tol=0.001 takes decisions.* by rows without noise"),
         ({"tol": None}, "use tol=0"),
-        ({"wiring": Rewire()}, "wiring='rewire': whom a node keeps"),
-        ({"order": "sequential"}, "order='sequential' sends twice"),
+        ({"wiring": Rewire()}, "use wiring=None"),
         ({"engine": "linear"}, "the linear engine does not apply: it sends no messages"),
     ],
 )
 def test_what_would_tell_more_is_refused(changes, words):
-    private = PrivatePredictions(rounds=3, epsilon=1.0, range=(-9, 9))
+    private = PrivateStatistics(epsilon=1.0, range=(-9, 9))
     with pytest.raises(FedRelaxError, match=words):
         solver(**{"exchange": private, **changes}).solve(network_of())
 
 
 def test_a_range_is_asked_for_and_other_objects_are_refused():
-    for private in (PrivatePredictions(rounds=3, epsilon=1.0), PrivateStatistics(epsilon=1.0)):
-        with pytest.raises(FedRelaxError, match="range=None: numbers need the smallest"):
-            solver(exchange=private).solve(network_of())
+    with pytest.raises(FedRelaxError, match="range=None: numbers need the smallest"):
+        solver(exchange=PrivateStatistics(epsilon=1.0)).solve(network_of())
     with pytest.raises(FedRelaxError, match="exchange='noise' must be None, a layer"):
         solver(exchange="noise").solve(network_of())
     with pytest.raises(FedRelaxError, match="needs one common set of public rows"):

@@ -18,7 +18,6 @@ from fedrelax.report import report_data
 from fedrelax.report.terminal import (
     evaluation_report,
     fact_table,
-    kind_table,
     node_table,
     way_table,
 )
@@ -126,13 +125,6 @@ def test_counts_are_whole_numbers_also_in_a_column_with_gaps():
     assert "2.0" not in text and "nan" not in text and "1,500" in text
 
 
-def test_kinds_are_compared():
-    found = evaluation(4).by_kind()
-    assert [line[0] for line in found] == ["ridge", "tree"]
-    assert found[0][1:] == (2, 2.0, 1.25, 37.5)
-    assert "ridge" in text_of(kind_table(evaluation(4)))
-
-
 def test_text_of_a_user_is_never_markup():
     assert "[red]x[/red]" in text_of(fact_table({"note": "[red]x[/red]"}))
 
@@ -176,19 +168,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_no_broken_words():
     ways, rows = ("alone", "mixed model", "together"), np.array([[8, 2]])
     errors = 3000.0 + np.arange(15.0).reshape(5, 3) ** 2
     found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((5, 3, 1)), [[{}] * 3] * 5, ("a",),
-                       rows, {}, 5)  # fmt: skip
+                       rows, {})  # fmt: skip
     texts = ["\n".join(lines_at(width, way_table(found))) for width in (100, 50, 34)]
     assert [text.count(" interval") - text.count("% interval") for text in texts] == [2, 1, 0]
     assert all("\nmixed model " in text for text in texts)
-
-
-def test_where_most_splits_chose_one_model_the_advice_is_about_that():
-    ways, errors = ("alone", "together"), np.array([[2.0, 1.0], [2.1, 1.0], [2.0, 1.1]])
-    for chosen, name in (
-        ([True, True, False], "One model for all"),
-        ([True, False, False], "Learning"),
-    ):
-        settings = [[{}, {"one_model": one}] for one in chosen]
-        found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((3, 2, 1)), settings, ("a",),
-                           np.array([[80, 20]]), {}, 3)  # fmt: skip
-        assert f"Federate. {name}" in found.advice

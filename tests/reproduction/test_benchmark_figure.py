@@ -9,8 +9,8 @@ from tests.reproduction.figures import assert_targets_hold, reproduced
 
 
 @pytest.fixture(scope="module")
-def done(linear_targets, tmp_path_factory):
-    return reproduced(["fig1c"], linear_targets, tmp_path_factory.mktemp("figures"))
+def done(tmp_path_factory):
+    return reproduced(["fig1c"], tmp_path_factory.mktemp("figures"))
 
 
 @pytest.mark.figures
@@ -26,9 +26,8 @@ def test_the_order_of_the_methods_in_the_benchmark(done):
 
 @pytest.mark.figures
 def test_what_the_paper_does_not_have(tmp_path):
-    """Further baselines have their lines, and automatic wiring reaches what the oracle reaches."""
+    """Automatic wiring reaches what the oracle reaches."""
     done = reproduce(["fig1c"], tmp_path, runs=1)
     last = done.frames["fig1c"].query("iteration == 499").set_index("method")["mean"]
-    assert {"fedprox", "ditto", "network lasso", "fedmd"} <= set(last.index)
     assert last["fedrelax auto"] <= 0.005
     assert last["fedrelax .01"] > 0.4

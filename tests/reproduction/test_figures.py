@@ -16,7 +16,7 @@ from fedrelax.paper import runs as paper_runs
 from fedrelax.paper.catalog import FIGURES, Choice, figures
 from fedrelax.paper.curves import Cell
 from fedrelax.paper.reproduce import draw_figures, reproduce
-from fedrelax.paper.runs import Finished, Store, against_targets, ratio_curve, read_targets
+from fedrelax.paper.runs import Store, ratio_curve
 from fedrelax.paper.statements import Comparison, judge
 
 SMALL = Choice(features=(2,), noise=(1.0,), alpha=(0.0, 0.05))
@@ -87,7 +87,7 @@ def test_the_number_of_workers_changes_nothing(tmp_path, monkeypatch):
     one.complete(tasks, 1, lambda task: None)
     two.complete(tasks, 2, lambda task: None)
     for task in tasks:
-        np.testing.assert_array_equal(one.load(*task).curve, two.load(*task).curve)
+        np.testing.assert_array_equal(one.load(*task), two.load(*task))
 
 
 def test_figures_share_the_cells_that_they_have_in_common():
@@ -115,9 +115,9 @@ def test_the_table_has_every_iteration_and_honest_means(tmp_path):
     assert line["iteration"].tolist() == list(range(60))
     cell = Cell("mixture", "linear", "fedrelax", "MSE_val", 10, 1.0, 0.8, 0.05)
     kept = Store(tmp_path)
-    own = np.array([kept.load(cell, seed).curve for seed in range(3)])
+    own = np.array([kept.load(cell, seed) for seed in range(3)])
     alone = Cell("mixture", "linear", "fedrelax", "MSE_val", 10, 1.0, 0.8, 0.0)
-    base = np.array([kept.load(alone, seed).curve for seed in range(3)])
+    base = np.array([kept.load(alone, seed) for seed in range(3)])
     np.testing.assert_allclose(line["mean"], own.mean(axis=0))
     np.testing.assert_allclose(line["sem"], own.std(axis=0, ddof=1) / 3**0.5)
     np.testing.assert_allclose(line["normalised_by_local"], own.mean(axis=0) / base.mean(axis=0))
@@ -144,21 +144,6 @@ def test_a_curve_is_the_same_for_two_alphas_until_they_can_differ():
     assert alone[-1] != together[-1]
 
 
-def test_targets_are_met_missed_and_ignored_as_they_should():
-    own = pd.DataFrame(
-        {
-            "figure": "1a clustered d/m", "method": "fedrelax", "d": 2, "alpha": [0.0, 0.01],
-            "sigma": 0.0, "p_in": 0.8, "metric": "MSE_w", "iteration": 49, "mean": [1.0, 2.0],
-            "sem": 0.1, "runs": 5, "first_exchange": "models",
-        }
-    )  # fmt: skip
-    target = own.drop(columns="first_exchange").assign(mean=[1.4, 2.5], alpha=[0, 0.01])
-    found = against_targets(own, [target])
-    assert found["holds"].tolist() == [True, False]
-    np.testing.assert_allclose(found["apart"], [0.4 / 0.02**0.5, 0.5 / 0.02**0.5])
-    assert len(against_targets(own, [target.assign(d=3)])) == 0
-
-
 def test_statements_are_confirmed_refuted_or_left_open():
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 0.1, (20,))
@@ -169,17 +154,6 @@ def test_statements_are_confirmed_refuted_or_left_open():
     both = [Comparison("", low, high), Comparison("", high, low)]
     assert judge(both).verdict == "refuted in part"
     assert judge([]).verdict == "not tested"
-
-
-def test_the_settings_of_a_further_baseline_are_chosen_on_validation_rows(monkeypatch):
-    cell = Cell("benchmark", "linear", "ditto", "MSE_w", 50)
-    best = paper_curves.linear_curve(cell, 0)
-    real = paper_curves._ways
-    ends = []
-    for number in range(4):
-        monkeypatch.setattr(paper_curves, "_ways", lambda *a, k=number: [real(*a)[k]])
-        ends.append(paper_curves.linear_curve(cell, 0))
-    assert any(np.array_equal(best, curve) for curve in ends)
 
 
 def test_pictures_are_drawn_in_both_formats(tmp_path):
@@ -195,25 +169,14 @@ def run(*words):
 
 def test_the_command_writes_tables_pictures_and_a_summary(tmp_path):
     words = ("fig1b", "--runs", 2, "--noise", "0,5", "--alpha", "0,0.05", "--out", tmp_path)
-    known = tmp_path / "known.csv"
-    ask = Choice(noise=(5.0,), alpha=(0.05,))
-    reproduce(["fig1b"], tmp_path, runs=2, ask=ask).frames["fig1b"].to_csv(known, index=False)
-    result = run(*words, "--targets", known)
+    result = run(*words)
     assert result.exit_code == 0, result.output
-    assert {"fig1b.csv", "fig1b.png", "fig1b.svg", "summary.md", "targets.csv"} <= {
+    assert {"fig1b.csv", "fig1b.png", "fig1b.svg", "summary.md"} <= {
         path.name for path in tmp_path.iterdir()
     }
-    assert "1b clustered noise: 60 of 60 targets hold" in result.output
     assert "at sigma = 5, FedRelax prevents that" in (tmp_path / "summary.md").read_text()
     again = run(*words, "--json")
     assert json.loads(again.stdout)["computed_runs"] == 0
-
-
-def test_a_directory_stands_for_the_tables_in_it(linear_targets, tmp_path):
-    found = read_targets([linear_targets.parent])
-    assert [len(frame) for frame in found] == [280, 140]
-    with pytest.raises(FedRelaxError, match="no CSV file"):
-        read_targets([tmp_path])
 
 
 def test_the_table_has_the_columns_of_the_targets(tmp_path, linear_targets):
@@ -229,7 +192,6 @@ def test_the_table_has_the_columns_of_the_targets(tmp_path, linear_targets):
         (["fig1a", "--features", "2,x"], "--features '2,x' is not a list of whole numbers"),
         (["fig1a", "--alpha", "-1"], "--alpha '-1' is not a list of numbers of at least 0"),
         (["fig3", "--alpha", "0"], "fig3 compares with alpha = 0"),
-        (["fig1a", "--targets", "nowhere.csv"], "there is no targets file nowhere.csv"),
         (["fig1a", "--jobs", "0"], "--jobs 0 must be"),
         (["fig1a", "--first-exchange", "nothing"], "first-exchange"),
     ],
@@ -245,9 +207,7 @@ def test_a_run_that_cannot_be_kept_says_where(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(FedRelaxError, match="cannot be written"):
-        Store(blocked).save(
-            Cell("single", "linear", "fedrelax", "bound", 2), 0, Finished(np.ones(1), 0.0)
-        )
+        Store(blocked).save(Cell("single", "linear", "fedrelax", "bound", 2), 0, np.ones(1))
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ from tests.reproduction.figures import assert_targets_hold, reproduced
 
 
 @pytest.fixture(scope="module")
-def done(linear_targets, tmp_path_factory):
+def done(tmp_path_factory):
     out = tmp_path_factory.mktemp("figures")
-    return reproduced(["fig1a", "fig1b", "fig3"], linear_targets, out)
+    return reproduced(["fig1a", "fig1b", "fig3"], out)
 
 
 @pytest.mark.figures

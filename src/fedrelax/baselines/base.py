@@ -64,11 +64,7 @@ class Baseline(ABC):
         return cls()
 
     def unsupported_reason(self, network: Network) -> str | None:
-        """Return why this way cannot learn on the network, or None."""
-        return None
-
-    def too_large(self, network: Network) -> str | None:
-        """Return why this way would take too long on a network of this size, or None."""
+        """Return why this way cannot learn on the network, or would take too long, or None."""
         return None
 
     def candidates(self, network: Network) -> Sequence[Baseline]:

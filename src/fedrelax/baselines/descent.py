@@ -1,4 +1,4 @@
-"""Methods that exchange parameters: gradient steps on all nodes' linear models, or averages of nets."""
+"""Methods that exchange parameters: gradient steps on all nodes' linear models."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from fedrelax.baselines.base import Baseline, Run, validation_loss
-from fedrelax.baselines.grouped import kind_of
+from fedrelax.baselines.base import Baseline, Run
 from fedrelax.baselines.objectives import (
     LocalObjectives,
     group_means,
@@ -21,76 +18,8 @@ from fedrelax.baselines.objectives import (
     unsupported_reason,
 )
 from fedrelax.errors import FedRelaxError
-from fedrelax.losses import usual_loss
-from fedrelax.models import Rows
-from fedrelax.models.registry import is_net
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
-
-if TYPE_CHECKING:
-    from fedrelax.models.torch import TorchModel
-
-
-def has_nets(network: Network) -> bool:
-    """Tell whether some node trains a PyTorch module."""
-    return any(is_net(node.model) for node in network)
-
-
-def unsupported_nets(network: Network) -> str | None:
-    """Return which node's net differs from the others, or None."""
-    first, *others = network
-    kind = kind_of(first.model)
-    for node in others:
-        if kind_of(node.model) != kind:
-            return f"node {node.label!r}: its model differs from the net of node {first.label!r}"
-    return None
-
-
-def net_of(network: Network) -> TorchModel:
-    """Return the description of the net that all nodes hold."""
-    from fedrelax.models.torch import TorchModel
-
-    model = next(iter(network)).model
-    return model if isinstance(model, TorchModel) else TorchModel(model)
-
-
-def average_nets(
-    network: Network,
-    rounds: int,
-    rate: float | None,
-    local_steps: int | None,
-    patience: int | None,
-    seed: int,
-) -> Run:
-    """Return the common net at every node, after rounds of local training and averaging.
-
-    Every node starts each round from the common net with a new optimiser. ``rate`` and
-    ``local_steps`` default to what the model says. With ``patience``, a run with validation rows ends
-    after that many rounds without a better loss on them.
-    """
-    from fedrelax.models.torch.node import averaged, untrained
-
-    model = clone(net_of(network))
-    if rate is not None:
-        model.set_params(lr=rate)
-    if local_steps is not None:
-        model.set_params(steps=local_steps, epochs=None)
-    task, loss = network.task, usual_loss(network.kind)
-    rows = [Rows(node.X, task.encode(node.y), np.ones(len(node.y)), loss) for node in network]
-    nets, curve = untrained(model, task, rows, seed), []
-    for number in range(rounds + 1):
-        if number:
-            nets = averaged(nets, rows, seed)
-        models = dict(zip(network.nodes, nets, strict=True))
-        loss_now = validation_loss(network, models)
-        if not np.isnan(loss_now):
-            curve.append(loss_now)
-            if patience is not None and number - int(np.argmin(curve)) >= patience:
-                break
-    return Run(models, np.array(curve))
-
-
-PATIENCE = 10
 
 
 @dataclass(frozen=True)
@@ -115,19 +44,15 @@ class Descent(Baseline):
         """Return why the nodes' models are not one linear model."""
         return unsupported_reason(network)
 
-    def check(self, network: Network) -> None:
-        """Refuse a network on which this way cannot learn."""
-        reason = self.unsupported_reason(network)
-        if reason is not None:
-            raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
-
     def step_size(self, F: LocalObjectives) -> float:
         """Return the given rate or the safe one."""
         return 1.0 / F.curvature if self.rate is None else self.rate
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds in standardised coordinates and hand back plain models."""
-        self.check(network)
+        reason = self.unsupported_reason(network)
+        if reason is not None:
+            raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
         with threadpool_limits(1):
             linear = objectives_of(network)
             curve = []
@@ -139,15 +64,15 @@ class Descent(Baseline):
 
 
 def averaged(
-    F: LocalObjectives, rng: np.random.Generator, rate: float, steps: int, mu: float = 0.0
+    F: LocalObjectives, rng: np.random.Generator, rate: float, steps: int
 ) -> Iterator[FloatArray]:
-    """Yield the common model at every node: the average of local steps, held near it by ``mu``."""
+    """Yield the common model at every node: the average of local steps from it."""
     w = F.random_models(rng, 1)
     while True:
         W = np.repeat(w, F.n, axis=0)
         yield W
         for _ in range(steps):
-            W = F.step(W, rate, mu * (W - w))
+            W = F.step(W, rate)
         w = np.average(W, axis=0, weights=F.counts)[None]
 
 
@@ -159,71 +84,16 @@ class FedAvg(Descent):
     networks from decentralized data", AISTATS 2017. With one local step this is gradient descent on
     the loss over all rows, as in the paper's benchmark.
 
-    It averages linear models, and nets of PyTorch if all nodes have the same one. A net trains with
-    its own optimiser, which every node restarts in each round.
-
-    rate : None also takes a net's own ``lr``; then some others are candidates, too.
-    local_steps : None is one step for linear models, and what the net says otherwise.
-    patience : for nets: a run with validation rows ends after this many rounds without a better one.
+    local_steps : gradient steps of every node per round.
     """
 
     name = "FedAvg"
 
-    local_steps: int | None = None
-    patience: int | None = None
-
-    @classmethod
-    def usual(cls, rounds: int) -> FedAvg:
-        """Stop nets early: no number of rounds is safe for them, and each round takes long."""
-        return cls(patience=PATIENCE)
-
-    def unsupported_reason(self, network: Network) -> str | None:
-        """Return why the nodes' models are neither one linear model nor one net."""
-        nets = has_nets(network)
-        return unsupported_nets(network) if nets else super().unsupported_reason(network)
-
-    def candidates(self, network: Network) -> Sequence[FedAvg]:
-        """Return several rates for nets; linear models have a safe one."""
-        if self.rate is not None or not has_nets(network):
-            return [self]
-        lr = net_of(network).lr
-        return [replace(self, rate=factor * lr) for factor in (1.0, 0.3, 3.0)]
-
-    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
-        """Run the rounds."""
-        if not has_nets(network):
-            return super().run(network, seed=seed, n_jobs=n_jobs)
-        self.check(network)
-        return average_nets(network, self.rounds, self.rate, self.local_steps, self.patience, seed)
+    local_steps: int = 1
 
     def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the common model at every node."""
-        rate = self.step_size(F)
-        return averaged(F.shared(), rng, rate, self.local_steps or 1)
-
-
-@dataclass(frozen=True)
-class FedProx(Descent):
-    """``local_steps`` gradient steps on L_i(w_i) + mu/2 |w_i - w|^2, then w <- sum_i m_i/m w_i.
-
-    Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated optimization in heterogeneous networks",
-    MLSys 2020.
-    """
-
-    name = "FedProx"
-
-    mu: float = 0.1
-    local_steps: int = 10
-
-    def candidates(self, network: Network) -> Sequence[FedProx]:
-        """Return several strengths of the coupling term."""
-        return [replace(self, mu=mu) for mu in (0.01, 0.1, 1.0)]
-
-    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
-        """Yield the common model at every node."""
-        rate = self.step_size(F)
-        rate = rate / (1 + rate * self.mu)  # mu adds to the curvature
-        return averaged(F.shared(), rng, rate, self.local_steps, self.mu)
+        return averaged(F.shared(), rng, self.step_size(F), self.local_steps)
 
 
 @dataclass(frozen=True)

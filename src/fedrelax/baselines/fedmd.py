@@ -37,7 +37,7 @@ class FedMD(Baseline):
         """Allow as many rounds as FedRelax has, as they are of the same kind."""
         return cls(rounds=rounds)
 
-    def too_large(self, network: Network) -> str | None:
+    def unsupported_reason(self, network: Network) -> str | None:
         """Return a reason for very many nodes: the complete graph has too many edges."""
         if len(network) <= MOST_NODES:
             return None

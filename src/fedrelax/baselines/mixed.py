@@ -43,20 +43,16 @@ class MixedModel(Baseline):
             return f"it predicts one number, and the target has {network.task.n_outputs}"
         if first.X.ndim != 2:
             return f"node {first.label!r}: its rows have the shape {first.X.shape[1:]}"
-        if len(network) < 2:
+        nodes, columns = len(network), first.X.shape[1]
+        if nodes < 2:
             return "it needs at least two nodes"
+        if nodes * (columns + 1) ** 4 > MOST_WORK:  # statsmodels loops over pairs of covariances
+            return f"it takes too long for {nodes:,} nodes and {columns:,} columns"
         try:
             need("statsmodels", "mixed")
         except FedRelaxError as error:
             return str(error)
         return None
-
-    def too_large(self, network: Network) -> str | None:
-        """Return a reason for many nodes or columns: statsmodels loops over pairs of covariances."""
-        nodes, columns = len(network), int(np.prod(next(iter(network)).X.shape[1:]))
-        if network.kind != "regression" or nodes * (columns + 1) ** 4 <= MOST_WORK:
-            return None
-        return f"it takes too long for {nodes:,} nodes and {columns:,} columns"
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Fit the model to all rows; every node gets a linear model."""

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from fedrelax.baselines.base import Run
 from fedrelax.baselines.descent import Descent
-from fedrelax.baselines.objectives import LocalObjectives, objectives_of
+from fedrelax.baselines.objectives import LocalObjectives
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray, SparseMatrix
 
@@ -36,15 +36,18 @@ class NetworkLasso(Descent):
     adjacency: SparseMatrix = field(default=None, repr=False)
     """The weights; ``run`` takes them from the network."""
 
-    def too_large(self, network: Network) -> str | None:
-        """Return a reason for very many edges, each of which has a variable per weight."""
+    def unsupported_reason(self, network: Network) -> str | None:
+        """Return a reason for very many edges, too, each of which has a variable per weight."""
         edges = network.graph.n_edges
-        return f"it takes too long on {edges:,} edges" if edges > MOST_EDGES else None
+        if edges > MOST_EDGES:
+            return f"it takes too long on {edges:,} edges"
+        return super().unsupported_reason(network)
 
     def candidates(self, network: Network) -> Sequence[NetworkLasso]:
         """Return strengths in proportion to the spread of the targets and to 1 / degree."""
         degree = float(np.mean(network.graph.degrees)) or 1.0
-        size = objectives_of(network).own.target_size / degree
+        regression = network.kind == "regression"
+        size = (float(np.std(network.own_rows.y)) or 1.0 if regression else 1.0) / degree
         return [replace(self, strength=size * s) for s in (0.03, 0.1, 0.3, 1.0, 3.0)]
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -17,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows, unsupported_shape
 from fedrelax.engines.linear.network import Coordinates, LinearNetwork
-from fedrelax.linear.arrays import centre_and_spread, softmax
-from fedrelax.linear.gram import NodeRows
+from fedrelax.linear.arrays import centre_and_spread, nonzero, softmax
+from fedrelax.linear.gram import Group, NodeRows
 from fedrelax.losses import Log, Squared
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
@@ -27,16 +26,14 @@ from fedrelax.typing import FloatArray, IntArray, Label, Model
 MOST_IN_A_GROUP = 4096
 
 
-class LocalObjectives(ABC):
+class LocalObjectives:
     """F_i(w) = L_i(w) + sum_f penalty_if w_f^2 for models w of shape (d, q), L_i a mean over rows.
 
-    ``ridge`` (n, d) is a node's penalty next to a *sum* over its rows, as its own ``fit`` has it. By
-    default it is divided by the node's rows; ``shared()`` divides its mean by all rows of all nodes,
-    so that a model common to all nodes minimises what one pooled fit would.
+    L_i(w) = |X_i w - y_i|^2 / m_i, or the mean cross-entropy of softmax(X_i w) with ``classes``, whose y
+    is one-hot. ``ridge`` (n, d) is a node's penalty next to a *sum* over its rows, as its own ``fit`` has
+    it. By default it is divided by the node's rows; ``shared()`` divides its mean by all rows of all
+    nodes, so that a model common to all nodes minimises what one pooled fit would.
     """
-
-    target_size: float = 1.0
-    """The spread of the targets: what a change of a prediction is measured against."""
 
     def __init__(
         self,
@@ -46,17 +43,14 @@ class LocalObjectives(ABC):
         *,
         intercept: bool = False,
         ridge: FloatArray | None = None,
+        classes: bool = False,
     ) -> None:
         rows = NodeRows(X, np.asarray(y, dtype=float), offsets, intercept=intercept)
         self.n, self.d, self.q = rows.n, rows.d, rows.q
         self.counts = rows.counts.astype(float)
+        self._groups, self._classes = list(rows.groups(MOST_IN_A_GROUP)), classes
         self._ridge = np.zeros((self.n, self.d)) if ridge is None else ridge
         self._penalty = (self._ridge / np.maximum(self.counts, 1)[:, None])[:, :, None]
-        self._keep(rows)
-
-    @abstractmethod
-    def _keep(self, rows: NodeRows) -> None:
-        """Keep of the rows what losses and slopes need."""
 
     def shared(self) -> Self:
         """Return the same objectives with the penalty of one model on all rows."""
@@ -90,71 +84,35 @@ class LocalObjectives(ABC):
         size = self.d**-0.5
         return rng.uniform(-size, size, (count, self.d, self.q))
 
-    @abstractmethod
     def losses(self, W: FloatArray) -> FloatArray:
         """Return L_i at W_i; zero for a node without rows."""
-
-    @property
-    @abstractmethod
-    def curvature(self) -> float:
-        """The largest second derivative of any node's loss."""
-
-    @abstractmethod
-    def _slopes(self, W: FloatArray) -> FloatArray: ...
-
-
-class SquaredObjectives(LocalObjectives):
-    """L_i(w) = |X_i w - y_i|^2 / m_i, kept as products of the rows."""
-
-    def _keep(self, rows: NodeRows) -> None:
-        self._rows, (self._gram, self._moment) = rows, rows.products()
-        self.target_size = float(rows.targets.std()) or 1.0
-
-    def losses(self, W: FloatArray) -> FloatArray:
-        """Return the mean squared errors."""
-        losses = np.zeros(self.n)
-        for group in self._rows.groups():
-            losses[group.nodes] = group.mean_losses(Squared(), group.rows @ W[group.nodes])
+        losses, loss = np.zeros(self.n), Log() if self._classes else Squared()
+        for group in self._groups:
+            losses[group.nodes] = group.mean_losses(loss, self._predictions(group, W))
         return losses
 
-    def _slopes(self, W: FloatArray) -> FloatArray:
-        return np.asarray(2.0 * (self._gram @ W - self._moment))
-
     @property
     def curvature(self) -> float:
-        """Twice the largest eigenvalue of any X_i'X_i / m_i."""
-        return 2.0 * float(np.linalg.norm(self._gram, 2, axis=(1, 2)).max(initial=0.0)) or 1.0
-
-
-class SoftmaxObjectives(LocalObjectives):
-    """L_i(w) = mean cross-entropy of softmax(X_i w), y one-hot."""
-
-    def _keep(self, rows: NodeRows) -> None:
-        self._groups = list(rows.groups(MOST_IN_A_GROUP))
-
-    def losses(self, W: FloatArray) -> FloatArray:
-        """Return the mean log losses."""
-        losses = np.zeros(self.n)
-        for group in self._groups:
-            losses[group.nodes] = group.mean_losses(Log(), softmax(group.rows @ W[group.nodes]))
-        return losses
-
-    def _slopes(self, W: FloatArray) -> FloatArray:
-        slope = np.zeros((self.n, self.d, self.q))
-        for group in self._groups:
-            off = softmax(group.rows @ W[group.nodes]) - group.targets
-            off *= (group.mask / group.mask.sum(axis=1, keepdims=True))[:, :, None]
-            slope[group.nodes] = group.rows.transpose(0, 2, 1) @ off
-        return slope
-
-    @property
-    def curvature(self) -> float:
-        """At most half the largest eigenvalue of any X_i'X_i / m_i."""
+        """At least the largest second derivative of any node's loss, by eigenvalues of X_i'X_i / m_i."""
         most = 0.0
         for group in self._groups:
             scaled = group.rows / np.sqrt(group.mask.sum(axis=1))[:, None, None]
             most = max(most, float(np.square(np.linalg.norm(scaled, 2, axis=(1, 2))).max()))
-        return 0.5 * most or 1.0
+        return (0.5 if self._classes else 2.0) * most or 1.0
+
+    def _slopes(self, W: FloatArray) -> FloatArray:
+        """Return the gradient of L_i at W_i."""
+        slopes = np.zeros((self.n, self.d, self.q))
+        for group in self._groups:
+            gaps = (self._predictions(group, W) - group.targets) * group.mask[:, :, None]
+            sizes = group.mask.sum(axis=1)[:, None, None]
+            slopes[group.nodes] = group.rows.transpose(0, 2, 1) @ gaps / sizes
+        return slopes if self._classes else 2.0 * slopes
+
+    def _predictions(self, group: Group, W: FloatArray) -> FloatArray:
+        """Return the numbers, or the probabilities of all classes, that nodes' models predict."""
+        scores = group.rows @ W[group.nodes]
+        return softmax(scores) if self._classes else np.asarray(scores)
 
 
 def group_means(
@@ -167,9 +125,8 @@ def group_means(
     """
     entries = (weights, (member, np.arange(len(member))))
     matrix = sparse.csr_array(entries, shape=(groups, len(member)))
-    total = (matrix @ values.reshape(len(values), -1)).reshape((groups, *values.shape[1:]))
-    size = matrix.sum(axis=1).reshape((groups,) + (1,) * (values.ndim - 1))
-    return np.asarray(np.divide(total, size, out=np.zeros_like(total), where=size > 0))
+    means = (matrix @ values.reshape(len(values), -1)) / nonzero(matrix.sum(axis=1))[:, None]
+    return np.asarray(means).reshape(groups, *values.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -196,11 +153,13 @@ def objectives_of(network: Network) -> LinearTask:
     coordinates = Coordinates.standard(linear.own.X, intercept)
     penalty = np.zeros((len(linear.labels), linear.n_weights))
     penalty[:, : ridge.shape[1]] = ridge / coordinates.scale**2
-    kind = SoftmaxObjectives if linear.task.is_classification else SquaredObjectives
+    classes = linear.task.is_classification
 
     def objectives(rows: StackedRows, penalty: FloatArray) -> LocalObjectives:
         X = coordinates.rows(rows.X)
-        return kind(X, rows.y, rows.offsets, intercept=intercept, ridge=penalty)
+        return LocalObjectives(
+            X, rows.y, rows.offsets, intercept=intercept, ridge=penalty, classes=classes
+        )
 
     own, held = objectives(linear.own, penalty), None
     if linear.validation is not None:

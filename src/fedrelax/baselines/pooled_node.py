@@ -38,7 +38,10 @@ class PooledNode(Pooled):
     factors: tuple[float, ...] = field(default=FACTORS, kw_only=True)
 
     def unsupported_reason(self, network: Network) -> str | None:
-        """Return which node's rows or model cannot take more columns."""
+        """Return which node's rows or model cannot take more columns, or that there are too many nodes."""
+        nodes = len(network)
+        if nodes > MOST_NODES or nodes * len(network.own_rows.X) > MOST_NUMBERS:
+            return f"it has a column for every node, which takes too long for {nodes:,} of them"
         reason = unsupported_shape(network)
         if reason is not None:
             return reason
@@ -46,13 +49,6 @@ class PooledNode(Pooled):
             if is_net(model) or is_keras(model):
                 return f"node {label!r}: its net cannot take more columns, one per node"
         return None
-
-    def too_large(self, network: Network) -> str | None:
-        """Return a reason for very many nodes: each has a column of all rows."""
-        nodes = len(network)
-        if nodes <= MOST_NODES and nodes * len(network.own_rows.X) <= MOST_NUMBERS:
-            return None
-        return f"it has a column for every node, which takes too long for {nodes:,} of them"
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Fit one model per kind to the rows with the nodes' columns."""

@@ -42,7 +42,7 @@ class CompareConfig(LearningConfig):
     ways: Annotated[tuple[str, ...] | None, Check(before=parts_of)] = flag(
         LEARNING,
         "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
-        "model, federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
+        "model, federation, fedmd, fedavg, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
         before="graph",
     )
@@ -134,7 +134,7 @@ def ways_of(config: CompareConfig, estimator: Fitted) -> list[Baseline]:
 
 
 def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
-    """Run all ways on all splits, with a progress bar; Ctrl-C keeps the splits that are complete."""
+    """Run all ways on all splits, with a progress bar."""
     from fedrelax.cli.interruption import start_workers
     from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
@@ -142,38 +142,27 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     def estimator(train: AnyArray) -> Fitted:
         return estimator_of(source.inputs(train), config)
 
-    table, done = source.table, 0
+    table = source.table
     everything = np.ones(len(table.nodes), dtype=bool)  # for the kinds of models and the graph only
     ways = ways_of(config, estimator(everything))
     start_workers(config.jobs, config.backend)
 
     def show(finished: int, total: int, what: str) -> None:
-        nonlocal done
-        done = finished * config.splits // total
         talk.activity.doing(f"Comparing, {what}", step="comparing", done=finished, total=total)
 
-    try:
-        comparison = compare_ways(
-            estimator,
-            table.X,
-            table.y,
-            table.nodes,
-            ways=ways,
-            splits=config.splits,
-            test_share=config.test_share,
-            groups=source.splitting.values,
-            seed=config.seed,
-            n_jobs=config.jobs,
-            progress=show,
-        )
-    except KeyboardInterrupt:
-        talk.note(f"{done} of {config.splits} splits were complete; a table needs two.")
-        raise
-    if comparison.splits < config.splits:
-        talk.note(
-            f"stopped by Ctrl-C: the table covers {comparison.splits} of {config.splits} splits."
-        )
-    return comparison
+    return compare_ways(
+        estimator,
+        table.X,
+        table.y,
+        table.nodes,
+        ways=ways,
+        splits=config.splits,
+        test_share=config.test_share,
+        groups=source.splitting.values,
+        seed=config.seed,
+        n_jobs=config.jobs,
+        progress=show,
+    )
 
 
 def _save(

@@ -32,12 +32,10 @@ class Comparison:
     """Each node's training rows and test rows in every split, (nodes, 2)."""
     refused: Mapping[str, str]
     """The ways that cannot be used on this network, and why."""
-    planned: int
-    """How many splits were asked for; fewer were measured if the run was interrupted."""
 
     @property
     def splits(self) -> int:
-        """How many splits were measured."""
+        """How many splits there are."""
         return len(self.errors)
 
     @property
@@ -75,10 +73,7 @@ class Comparison:
         gaps = {way: self.difference(way) for way in self.ways if way != TOGETHER}
         pool = best_pooling(errors, gaps)
         pooled = None if pool is None else self.difference(ALONE, pool)
-        own = self.ways.index(TOGETHER)
-        same = sum(bool(split[own].get("one_model")) for split in self.settings)
-        together = ONE_MODEL if same > self.splits / 2 else NAMES[TOGETHER]
-        return advise(self.measure, errors, gaps, pooled, together, self.splits < ENOUGH_SPLITS)
+        return advise(self.measure, errors, gaps, pooled, self.splits < ENOUGH_SPLITS)
 
     @property
     def table(self) -> DataFrame:
@@ -125,7 +120,6 @@ class Comparison:
             "measure": self.measure.name,
             "nodes": len(self.nodes),
             "splits": self.splits,
-            "splits_asked_for": self.planned,
             "training_rows": self.training_rows,
             "test_rows": self.test_rows,
             "interval": LEVEL,
@@ -161,7 +155,6 @@ POOLING = {
     MixedModel.name: "a mixed model of all rows",
 }
 """The ways that need all rows in one place, and what sentences call them."""
-ONE_MODEL = "one model for all"
 
 
 def advise(
@@ -169,7 +162,6 @@ def advise(
     errors: Mapping[str, float],
     gaps: Mapping[str, Interval],
     alone_minus_pooled: Interval | None = None,
-    together: str = NAMES[TOGETHER],
     few_splits: bool = False,
 ) -> str:
     """Return the advice and the numbers behind it.
@@ -181,53 +173,45 @@ def advise(
     than learning together, and on average no worse than each node alone; or clearly better than
     each node alone where learning together is not. Otherwise, where learning together is not clearly
     better than each node alone, it is to stay alone, the simplest way; but with ``few_splits``, to take
-    more if the mean error is notably lower. ``together`` is what sentences call learning together:
-    ``ONE_MODEL`` where the choice fell on that.
+    more if the mean error is notably lower.
 
     >>> from fedrelax.evaluation import MEASURES
     >>> gaps = {"alone": Interval(1.0, 0.8, 1.2)}
     >>> print(advise(MEASURES["RMSE"], {"alone": 4.0, "together": 3.0}, gaps))
-    Federate. Learning together has a lower RMSE than each node alone: 3 against 4 (by 1 or 25 %, 95 % interval 0.8 to 1.2 or 20 to 30 %).
+    Federate. Learning together has a lower RMSE than each node alone: 3 against 4 (difference -1, 95 % interval -1.2 to -0.8).
     """  # noqa: E501
-    pool, together_helps = best_pooling(errors, gaps), gaps[ALONE].above_zero
-    names = {**NAMES, **POOLING, TOGETHER: together}
+    names = {**NAMES, **POOLING}
 
-    def gap_of(one: str, other: str, gap: Interval) -> str:
+    def compared(one: str, other: str, gap: Interval) -> str:
         first, second = names[one], names[other]
-        a, b = measure.show(errors[one]), measure.show(errors[other])
-        start = first[0].upper() + first[1:]
-        if gap.mean == gap.low == gap.high == 0:
-            return f"{start} and {second} do not differ: the {measure.name} is {a}."
+        start = f"{first[0].upper()}{first[1:]} has a {{side}} {measure.name} than {second}:"
         if gap.low <= 0 <= gap.high:
-            return (
-                f"The splits cannot tell {first} from {second}: the {measure.name} is {a} against {b} "
-                f"(difference {_sizes(measure, gap, errors[other], '+')})."
-            )
-        side, size = ("lower", -gap) if gap.mean < 0 else ("higher", gap)
-        return (
-            f"{start} has a {side} {measure.name} than {second}: {a} against {b} "
-            f"(by {_sizes(measure, size, errors[other], '')})."
-        )
+            start = f"The splits cannot tell {first} from {second}: the {measure.name} is"
+        start = start.format(side="lower" if gap.mean < 0 else "higher")
+        a, b = measure.show(errors[one]), measure.show(errors[other])
+        size, ends = measure.gap(gap.mean), measure.between(gap.low, gap.high)
+        return f"{start} {a} against {b} (difference {size}, 95 % interval {ends})."
 
-    sentences = [gap_of(TOGETHER, ALONE, -gaps[ALONE])]
+    pool, together_helps = best_pooling(errors, gaps), gaps[ALONE].above_zero
+    pool_beats_together = pool is not None and gaps[pool].below_zero
+    sentences = [compared(TOGETHER, ALONE, -gaps[ALONE])]
     unsure = few_splits and gaps[ALONE].mean > NOTABLE * errors[ALONE]
     head = FEDERATE if together_helps else MORE_SPLITS if unsure else STAY_ALONE
     if pool is not None and together_helps:
-        pools = gaps[pool].below_zero
-        sentences.insert(0 if pools else 1, gap_of(pool, TOGETHER, gaps[pool]))
-        head = POOL_OR_FEDERATE if pools else FEDERATE
+        place = 0 if pool_beats_together else 1
+        sentences.insert(place, compared(pool, TOGETHER, gaps[pool]))
+        head = POOL_OR_FEDERATE if pool_beats_together else FEDERATE
     elif pool is not None and alone_minus_pooled is not None:
-        sentences.insert(0, gap_of(pool, ALONE, -alone_minus_pooled))
-        beats_together = gaps[pool].below_zero and alone_minus_pooled.mean > 0
-        if beats_together:
-            sentences.insert(0, gap_of(pool, TOGETHER, gaps[pool]))
-        if beats_together or alone_minus_pooled.above_zero:
+        sentences.insert(0, compared(pool, ALONE, -alone_minus_pooled))
+        beats_both = pool_beats_together and alone_minus_pooled.mean > 0
+        if beats_both:
+            sentences.insert(0, compared(pool, TOGETHER, gaps[pool]))
+        if beats_both or alone_minus_pooled.above_zero:
             head = POOL_OR_ALONE
     better = [way for way in gaps if way != ALONE and way not in POOLING and gaps[way].below_zero]
     if better:
         listed = ", ".join(f"{way} ({measure.show(errors[way])})" for way in better)
-        graph = " over the graph" if together == NAMES[TOGETHER] else ""
-        sentences.append(f"Clearly better than {together}{graph}: {listed}.")
+        sentences.append(f"Clearly better than {NAMES[TOGETHER]}: {listed}.")
     return f"{head}. {' '.join(sentences)}"
 
 
@@ -240,13 +224,3 @@ def best_pooling(errors: Mapping[str, float], gaps: Mapping[str, Interval]) -> s
     """
     ways = [way for way in POOLING if way in gaps]
     return min(ways, key=lambda way: (not gaps[way].below_zero, errors[way]), default=None)
-
-
-def _sizes(measure: Measure, gap: Interval, base: float, sign: str) -> str:
-    """Return a difference and its interval, each as a number and in percent of ``base``."""
-    mean, ends = measure.gap(gap.mean, sign), measure.between(gap.low, gap.high, sign)
-    if base > 0:
-        shares = [100 * value / base for value in (gap.mean, gap.low, gap.high)]
-        share, low, high = (f"{v:{sign}.{0 if abs(v) >= 10 else 1}f}" for v in shares)
-        mean, ends = f"{mean} or {share} %", f"{ends} or {low} to {high} %"
-    return f"{mean}, 95 % interval {ends}"

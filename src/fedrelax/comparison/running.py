@@ -59,8 +59,7 @@ def compare_ways(
     ``fedrelax.evaluation.evaluate``. With ``groups``, one value per row (days, patients), splits and
     folds hold out whole values, at all nodes; a node whose rows all have one value takes no part.
 
-    ``progress`` is told how much is done, out of how much, and what is next. A KeyboardInterrupt
-    after two splits ends the run with the splits that are complete.
+    ``progress`` is told how much is done, out of how much, and what is next.
 
     >>> from fedrelax.baselines import Alone
     >>> rng = np.random.default_rng(0)
@@ -95,7 +94,7 @@ def compare_ways(
     there = {label: index for label, index in table.part(masks[0]).items() if len(index)}
     network = first.network_of(first_rows, table.y, there, {}, seed)
     measure = get_measure(measure, network.kind)
-    reasons = {way.name: way.too_large(network) or way.unsupported_reason(network) for way in asked}
+    reasons = {way.name: way.unsupported_reason(network) for way in asked}
     compared = [way for way in asked if reasons[way.name] is None]
     for number, mask in enumerate(masks, start=1):
         classes = np.unique(table.y[mask]).tolist() if network.task.is_classification else []
@@ -111,12 +110,8 @@ def compare_ways(
             total = splits * len(compared)
             progress(len(done) * len(compared) + finished, total, f"split {len(done) + 1}: {name}")
 
-    try:
-        for number, mask in enumerate(masks):
-            done.append(table.measure(measure, compared, mask, number, n_jobs, tell))
-    except KeyboardInterrupt:
-        if len(done) < FEWEST_SPLITS:
-            raise
+    for number, mask in enumerate(masks):
+        done.append(table.measure(measure, compared, mask, number, n_jobs, tell))
     return Comparison(
         measure=measure,
         ways=tuple(way.name for way in compared),
@@ -126,7 +121,6 @@ def compare_ways(
         nodes=tuple(rows),
         rows=np.array([(masks[0][i].sum(), (~masks[0][i]).sum()) for i in rows.values()]),
         refused={name: reason for name, reason in reasons.items() if reason is not None},
-        planned=splits,
     )
 
 

@@ -106,13 +106,6 @@ class Together(Baseline):
             settings["update"] = self.plan.solver.update
         if self.wiring is None or isinstance(self.wiring, Wiring):
             settings["wiring"] = wiring_name(self.wiring)
-        default = None if self.plan is None else self.plan.default
-        if (
-            default is not None
-            and default.pooled.is_one_model
-            and self.alpha == default.pooled.alpha
-        ):
-            settings["one_model"] = True
         return settings
 
 
@@ -151,19 +144,13 @@ def ways_by_name(names: Iterable[str], ways: Sequence[Baseline]) -> list[Baselin
     >>> [way.name for way in ways_by_name(["fedmd", "network-lasso"], [FedMD(), NetworkLasso()])]
     ['FedMD', 'network Lasso']
     """
-    by_name = {_plain(way.name): way for way in ways}
-    chosen: dict[str, Baseline] = {}
-    for name in names:
-        plain = _plain(name)
-        if plain not in by_name:
-            hint = did_you_mean(plain, by_name) or f"; known: {', '.join(by_name)}"
+    by_name = {way.name.lower().replace(" ", "-"): way for way in ways}
+    plain = dict.fromkeys(name.lower().replace(" ", "-") for name in names)
+    for name in plain:
+        if name not in by_name:
+            hint = did_you_mean(name, by_name) or f"; known: {', '.join(by_name)}"
             raise FedRelaxError(f"the way {name!r} is not known{hint}")
-        chosen[plain] = by_name[plain]
-    return list(chosen.values())
-
-
-def _plain(name: str) -> str:
-    return "-".join(name.lower().replace("-", " ").replace("_", " ").split())
+    return [by_name[name] for name in plain]
 
 
 def with_the_needed(ways: Iterable[Baseline], needed: Iterable[Baseline]) -> list[Baseline]:

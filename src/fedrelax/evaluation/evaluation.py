@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedrelax.baselines import Pooled
-from fedrelax.errors import FedRelaxError, counted
+from fedrelax.errors import FedRelaxError
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation.measures import (
     Interval,
@@ -121,14 +121,6 @@ class Evaluation:
         better, worse, equal = (int(part.sum()) for part in (gap > 0, gap < 0, gap == 0))
         return Gap(len(gap), interval, better, worse, equal)
 
-    def by_kind(self) -> list[tuple[str, int, float, float, float]]:
-        """Return (kind of model, nodes, mean error alone, together, gain), the largest gain first."""
-        kinds = []
-        for kind, lines in self.tested.groupby("model", sort=True):
-            alone, ours = float(lines[ALONE].mean()), float(lines[TOGETHER].mean())
-            kinds.append((str(kind), len(lines), alone, ours, float(gains(alone, ours))))
-        return sorted(kinds, key=lambda line: -np.nan_to_num(line[4], nan=-np.inf))
-
     def ranked(self) -> DataFrame:
         """Return the lines, the largest gain first; an error that grew from 0 counts as the largest loss.
 
@@ -161,11 +153,10 @@ class Evaluation:
         name, gain = self.measure.name, self.gain
         alone, pooled, ours = (self.measure.show(self.errors[way]) for way in WAYS)
         if self.way == ALONE:
-            kinds = f" ({alone} without the other kinds of models)" * (alone != ours)
-            return f"{STAYED}: the {name} is {ours}{kinds}; one pooled model has {pooled}."
+            return f"{STAYED}: the {name} is {ours}; one pooled model has {pooled}."
         who, now, rest = "Learning together", "together", f"one pooled model has {pooled}"
         if self.way == POOLED:
-            who, now, rest = "One model for all", "with it", f"{NO_BETTER}{self._other_kinds()}"
+            who, now, rest = "One model for all", "with it", NO_BETTER
         if self.errors[ALONE] == self.errors[TOGETHER]:
             return f"{who} made no difference: the {name} is {ours} alone and {now}; {rest}."
         if not gain >= LITTLE:
@@ -176,12 +167,6 @@ class Evaluation:
         if self.way == POOLED:
             who += " won: it" if self.sign > 0 else " was chosen: it"
         return f"{who} lowered the {name} from {alone} (alone) to {ours}, by {gain:.0f} %; {rest}."
-
-    def _other_kinds(self) -> str:
-        """Say at how many nodes another kind of model replaced the common one."""
-        models = self.nodes["model"]
-        others = int((models != models.mode()[0]).sum())
-        return f"; {counted(others, 'node')} got another kind of model" if others else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values, for JSON."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.paper.curves import AUTO, FURTHER, ROWS, Cell
+from fedrelax.paper.curves import AUTO, ROWS, Cell
 
 Numbers = tuple[float, ...]
 LINEAR, TREES, OURS = "linear", "tree", "fedrelax"
@@ -18,10 +18,6 @@ NAMES = {
     "ifca5": "IFCA, 5 clusters",
     "ifca2": "IFCA, 2 clusters",
     "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "ditto": "Ditto",
-    "network lasso": "network Lasso",
-    "fedmd": "FedMD",
     AUTO: "FedRelax, all automatic",
 }
 
@@ -68,8 +64,6 @@ class Choice:
     noise: Numbers | None = None
     alpha: Numbers | None = None
     first_exchange: str = "models"
-    beyond: bool = True
-    """Whether fig1c gets a further panel of methods that are not in the paper."""
 
 
 @dataclass(frozen=True)
@@ -190,18 +184,12 @@ def benchmark(name: str, ask: Choice) -> Figure:
 
     ours = [line(alpha) for alpha in ask.alpha or WEAK]
     panels = {one.label: [one, *others(BASELINES)] for one in ours}
-    if ask.beyond:
-        panels["beyond the paper"] = [ours[len(ours) // 2], *others((AUTO, *FURTHER))]
+    panels["beyond the paper"] = [ours[len(ours) // 2], *others([AUTO])]
     title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
     return Figure(name, title, "MSE of the weights", panels)
 
 
 FIGURES = tuple(sorted([*SWEEPS, "fig1c"]))
-USES = {
-    "features": ("fig1a", "fig2a", "fig3", "fig4"),
-    "noise": ("fig1b", "fig2b", "fig3", "fig4", "fig5a"),
-}
-"""The figures that each setting changes; the others ignore it."""
 
 
 def figures(names: Sequence[str], ask: Choice) -> list[Figure]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from fedrelax.baselines import IFCA, Ditto, FedAvg, FedProx, NetworkLasso, Oracle
-from fedrelax.baselines.objectives import SquaredObjectives
+from fedrelax.baselines import IFCA, FedAvg, Oracle
+from fedrelax.baselines.objectives import LocalObjectives
 from fedrelax.datasets import SyntheticNetwork, clustered, mixture
 from fedrelax.engines import LinearEngine
 from fedrelax.engines.linear import GradientRounds
 from fedrelax.estimators import FedRelaxRegressor
-from fedrelax.graph import Graph
 from fedrelax.linear import LinearProblem
 from fedrelax.models import LinearModel
 from fedrelax.network import Network
@@ -90,8 +89,7 @@ class Cell:
 
     def draw(self, seed: int) -> SyntheticNetwork:
         """Return the local datasets; cells that differ in method or alpha get the same."""
-        # The further baselines of the benchmark choose their settings on validation rows.
-        held = VALIDATION_ROWS if self.metric == "MSE_val" or self.data == "benchmark" else 0
+        held = VALIDATION_ROWS if self.metric == "MSE_val" else 0
         common: dict[str, Any] = {"d": self.d, "sigma": self.sigma, "random_state": seed}
         common |= {"m": ROWS, "m_val": held}
         if self.data == "mixture":
@@ -106,9 +104,7 @@ ITERATIONS = 500
 RATE = 0.01
 START = 1
 """Separates the random stream of the initial models from that of the data under the same seed."""
-Models = Iterator[FloatArray]
 AUTO = "fedrelax auto"
-FURTHER = ("fedprox", "ditto", "network lasso", "fedmd")
 
 
 def linear_curve(cell: Cell, seed: int) -> FloatArray:
@@ -120,15 +116,7 @@ def linear_curve(cell: Cell, seed: int) -> FloatArray:
     measure = _measure(cell.metric, data)
     if cell.method == AUTO:
         return _automatic(data, measure)
-    curves, errors = [], []
-    held = SquaredObjectives(data.X_val, data.y_val) if cell.method in FURTHER else None
-    for models in _ways(cell, data, seed):
-        curve = np.empty(ITERATIONS)
-        for k, W in enumerate(islice(models, ITERATIONS)):
-            curve[k] = measure(W)
-        curves.append(curve)
-        errors.append(0.0 if held is None else held.mean_loss(W))
-    return curves[int(np.argmin(errors))]
+    return np.array([measure(W) for W in islice(_models(cell, data, seed), ITERATIONS)])
 
 
 def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -> FloatArray:
@@ -166,50 +154,30 @@ def _measure(metric: str, data: SyntheticNetwork) -> Callable[[FloatArray], floa
         truth = data.true_weights[:, :, None]
         return lambda W: float(np.square(W - truth).mean())
     if metric == "MSE_val":
-        return SquaredObjectives(data.X_val, data.y_val).mean_loss
+        return LocalObjectives(data.X_val, data.y_val).mean_loss
     return lambda W: cluster_variation(W, data.clusters)
 
 
-def _ways(cell: Cell, data: SyntheticNetwork, seed: int) -> Sequence[Models]:
-    """Return the method's iterates; for a further baseline, one sequence for each of its settings.
-
-    Of several, the one with the smallest final validation error counts, which favours the baseline.
-    """
+def _models(cell: Cell, data: SyntheticNetwork, seed: int) -> Iterator[FloatArray]:
+    """Yield the method's models before every step."""
     rng = np.random.default_rng([seed, START])
     if cell.method == "fedrelax":
         problem = LinearProblem(data.X, data.y, data.graph.adjacency, data.public)
+        size = problem.d**-0.5
+        start = rng.uniform(-size, size, (problem.n, problem.d, problem.q))
         assert cell.alpha is not None
-        return [_gradient_rounds(problem, cell.alpha, rng, cell.first_exchange)]
-    F = SquaredObjectives(data.X, data.y)
-    graph = data.graph.adjacency
-    if cell.method == "fedmd":
-        everybody = Graph.complete(range(F.n), weight=1.0 / F.n).adjacency
-        problem = LinearProblem(data.X, data.y, everybody, data.public[0])
-        return [_gradient_rounds(problem, weight, rng, "models") for weight in (0.1, 1.0, 10.0)]
-    ways: dict[str, Sequence[Any]] = {
-        "oracle": [Oracle(dict(enumerate(data.clusters.tolist())), rate=RATE)],
-        "fedavg": [FedAvg(rate=RATE)],
-        "ifca2": [IFCA(rate=RATE, clusters=2)],
-        "ifca5": [IFCA(rate=RATE, clusters=5)],
-        "fedprox": [FedProx(rate=RATE, mu=mu) for mu in (0.01, 0.1, 1.0)],
-        "ditto": [Ditto(rate=RATE, pull=pull) for pull in (0.1, 0.3, 1.0, 3.0)],
-        "network lasso": [
-            NetworkLasso(strength=s, adjacency=graph) for s in (0.01, 0.03, 0.1, 0.3)
-        ],
+        first: Any = cell.first_exchange
+        rounds = GradientRounds(problem, cell.alpha, start, rate=RATE, first_exchange=first)
+        while True:
+            yield rounds.models
+            rounds.step()
+    ways: dict[str, FedAvg | IFCA | Oracle] = {
+        "oracle": Oracle(dict(enumerate(data.clusters.tolist())), rate=RATE),
+        "fedavg": FedAvg(rate=RATE),
+        "ifca2": IFCA(rate=RATE, clusters=2),
+        "ifca5": IFCA(rate=RATE, clusters=5),
     }
-    return [way.iterate(F, np.random.default_rng([seed, START])) for way in ways[cell.method]]
-
-
-def _gradient_rounds(
-    problem: LinearProblem, alpha: float, rng: np.random.Generator, first: Any
-) -> Models:
-    """Yield the models before every step of RMSprop with the paper's constants."""
-    size = problem.d**-0.5
-    start = rng.uniform(-size, size, (problem.n, problem.d, problem.q))
-    rounds = GradientRounds(problem, alpha, start, rate=RATE, first_exchange=first)
-    while True:
-        yield rounds.models
-        rounds.step()
+    yield from ways[cell.method].iterate(LocalObjectives(data.X, data.y), rng)
 
 
 DEPTH = 5

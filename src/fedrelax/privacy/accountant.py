@@ -2,35 +2,25 @@
 
 A release adds N(0, sigma^2 I) to numbers that differ by at most ``sensitivity`` (in Euclidean norm) between
 two neighbouring datasets. It is (epsilon, delta)-differentially private if no event becomes more likely by
-more than a factor e^epsilon, up to delta, when one dataset is replaced by the other.
-
-Exact (Gaussian differential privacy; Balle and Wang 2018, Dong, Roth and Su 2022): k releases amount to
-one with mu = sqrt(k) sensitivity / sigma, and
+more than a factor e^epsilon, up to delta, when one dataset is replaced by the other. By Gaussian
+differential privacy (Balle and Wang 2018, Dong, Roth and Su 2022), k releases amount to one of
+mu = sqrt(k) sensitivity / sigma, and exactly
 
     delta(epsilon) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2).
-
-By zero-concentrated differential privacy (Bun and Steinke 2016): rho = k sensitivity^2 / (2 sigma^2), and
-epsilon = rho + 2 sqrt(rho ln(1/delta)), an upper bound, for comparison with other accountants.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, Self
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
+from scipy.special import log_ndtr
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.network import Network
-from fedrelax.runtime import Settings
-from fedrelax.runtime.exchange import Layer, Promise
 from fedrelax.validation import check_count
 
-LOG_ROOT = 0.5 * math.log(2 * math.pi)
 TIGHT = {"xtol": 1e-13, "rtol": 1e-13}
 
 
@@ -38,9 +28,8 @@ TIGHT = {"xtol": 1e-13, "rtol": 1e-13}
 class GaussianMechanism:
     """A number of releases, each with Gaussian noise of standard deviation ``sigma``.
 
-    >>> mechanism = GaussianMechanism(sigma=10, releases=100)
-    >>> round(mechanism.epsilon(1e-5), 3), round(mechanism.epsilon_zcdp_simple(1e-5), 3)
-    (4.377, 5.299)
+    >>> round(GaussianMechanism(sigma=10, releases=100).epsilon(1e-5), 3)
+    4.377
     >>> round(GaussianMechanism.for_budget(4.377, 1e-5, releases=100).sigma, 2)
     10.0
     """
@@ -75,51 +64,30 @@ class GaussianMechanism:
         """All releases together make two datasets as hard to tell apart as N(0, 1) and N(mu, 1)."""
         return math.sqrt(self.releases) * self.sensitivity / self.sigma
 
-    @property
-    def rho(self) -> float:
-        """The parameter of zero-concentrated differential privacy."""
-        return 0.5 * self.mu**2
-
     def delta(self, epsilon: float) -> float:
-        """Return the exact delta for an epsilon."""
+        """Return the delta for an epsilon."""
         return math.exp(_log_delta(float(epsilon), self.mu))
 
     def epsilon(self, delta: float) -> float:
-        """Return the exact epsilon for a delta."""
-        most = self.epsilon_zcdp_simple(delta)
-        if _log_delta(0.0, self.mu) <= math.log(delta):
-            return 0.0
-        return float(brentq(lambda epsilon: _excess(epsilon, self.mu, delta), 0.0, most, **TIGHT))
-
-    def epsilon_zcdp_simple(self, delta: float) -> float:
-        """Return rho + 2 sqrt(rho ln(1/delta))."""
+        """Return the epsilon for a delta."""
         _check_delta(delta)
-        return self.rho + 2.0 * math.sqrt(-self.rho * math.log(delta))
+        if _excess(0.0, self.mu, delta) <= 0:
+            return 0.0
+        rho = 0.5 * self.mu**2
+        most = rho + 2.0 * math.sqrt(-rho * math.log(delta))  # Bun and Steinke's bound (2016)
+        return float(brentq(_excess, 0.0, most, args=(self.mu, delta), **TIGHT))
 
 
 def _log_delta(epsilon: float, mu: float) -> float:
-    """Return log delta(epsilon).
-
-    With t = epsilon/mu - mu/2, phi(t + mu) e^epsilon = phi(t), so delta = phi(t) (R(t) - R(t + mu)) with
-    Mills' ratio R: nothing overflows, and no two nearly equal numbers are subtracted.
-    """
-    t = epsilon / mu - mu / 2
-    log_density = -0.5 * t * t - LOG_ROOT
-    if t > -5.0:
-        gap = _mills(t) - _mills(t + mu)
-        return log_density + math.log(gap) if gap > 0 else -math.inf
-    less = math.exp(log_density + math.log(_mills(t + mu)) - log_ndtr(-t))
-    return float(log_ndtr(-t) + math.log1p(-less))
-
-
-def _mills(t: float) -> float:
-    """Return Mills' ratio Phi(-t) / phi(t); t is never far below zero."""
-    return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
+    """Return log delta(epsilon), as log Phi(a) + log(1 - e^epsilon Phi(b) / Phi(a))."""
+    near, far = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
+    log_ratio = min(float(epsilon + far - near), -np.finfo(float).tiny)  # rounding may reach 0
+    return float(near + math.log(-math.expm1(log_ratio)))
 
 
 def _excess(epsilon: float, mu: float, delta: float) -> float:
-    """Return log delta(epsilon) - log delta, finite everywhere."""
-    return max(_log_delta(epsilon, mu), -1e300) - math.log(delta)
+    """Return log delta(epsilon) - log delta."""
+    return _log_delta(epsilon, mu) - math.log(delta)
 
 
 def _positive(name: str, value: float) -> None:
@@ -130,83 +98,3 @@ def _positive(name: str, value: float) -> None:
 def _check_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise FedRelaxError(f"delta={delta!r} must be a number between 0 and 1")
-
-
-@dataclass(kw_only=True, eq=False)
-class Budget(Layer):
-    """A layer for a single run: a second run on the same rows would reveal more than was promised.
-
-    Copies of an estimator share this object, and it cannot be sent to other processes, so a search
-    over alpha cannot spend it unnoticed: choose alpha without it, or on public data.
-
-    The promise covers what leaves a node through the exchange. Others also learn when a run stopped,
-    whom a node listens to and which round was best, so settings that decide these by the rows are refused.
-    """
-
-    protects: ClassVar[str]
-
-    range: tuple[float, float] | None = None
-    """The smallest and the largest number that a node may use. It must not be taken from the rows."""
-    delta: float = 1e-5
-    random_state: int | None = 0
-    """The seed of the noise. Anyone who knows it can remove the noise: use None outside experiments."""
-    spent: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
-            raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """The range, which numbers need and classes do not."""
-        if self.range is None:
-            raise FedRelaxError(
-                "range=None: numbers need the smallest and the largest value, such as range=(-30, 30); "
-                "take it from what is known beforehand, not from the rows"
-            )
-        return self.range
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        raise FedRelaxError(
-            f"{type(self).__name__} holds a budget that can be spent once, so it cannot be copied to "
-            "another process or file; use n_jobs=1 and give alpha as a number"
-        )
-
-    @abstractmethod
-    def noise(self, network: Network) -> GaussianMechanism:
-        """Return the noise on everything that leaves a node."""
-
-    def promise(self, network: Network, settings: Settings) -> Promise:
-        """Return the promise that holds for every node."""
-        says = self.describe(network, settings)
-        epsilon = self.noise(network).epsilon(self.delta)
-        return Promise(epsilon, self.delta, self.protects, says)
-
-    def check(self, network: Network, settings: Settings) -> None:
-        """Refuse a second run, and settings that take decisions by the rows without noise."""
-        name = type(self).__name__
-        if not network.task.is_classification:
-            _ = self.limits
-        if self.spent:
-            raise FedRelaxError(
-                f"exchange: the budget of this {name} has been spent in an earlier run; make a new one, "
-                "and add up the epsilons of both"
-            )
-        unseen = "by rows without noise"
-        if settings.patience is not None:
-            raise FedRelaxError(
-                f"patience={settings.patience!r}: the best round would be chosen {unseen}, as in a search "
-                f"over alpha; with {name} use patience=None and a single alpha"
-            )
-        if settings.tol != 0:
-            raise FedRelaxError(
-                f"tol={settings.tol!r}: the last round would be chosen {unseen}; with {name} use tol=0"
-            )
-        if settings.wiring is not None:
-            raise FedRelaxError(
-                f"wiring={settings.wiring.name!r}: whom a node keeps would be chosen {unseen}; with "
-                f"{name} use wiring=None"
-            )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import usual_loss
@@ -100,6 +100,5 @@ def auc(inside: AnyArray, outside: AnyArray) -> float:
     >>> auc(np.array([0.1, 0.2]), np.array([0.3, 0.15]))
     0.75
     """
-    ranks = rankdata(np.concatenate([outside, inside]))[: len(outside)]
-    below = ranks.sum() - len(outside) * (len(outside) + 1) / 2
-    return float(below / (len(inside) * len(outside)))
+    is_outside = np.repeat([False, True], [len(inside), len(outside)])
+    return float(roc_auc_score(is_outside, np.concatenate([inside, outside])))

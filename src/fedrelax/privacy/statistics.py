@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.network import Network
-from fedrelax.privacy.accountant import Budget, GaussianMechanism
-from fedrelax.privacy.predictions import on_simplex
+from fedrelax.privacy.accountant import GaussianMechanism
 from fedrelax.runtime import Settings
-from fedrelax.runtime.exchange import Exchange, Message, Wrapped
+from fedrelax.runtime.exchange import Exchange, Layer, Message, Promise, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
-from fedrelax.validation import check_count
 
 REACH = 0.9
 """The share of the public rows short enough not to be clipped."""
 
 
 @dataclass(kw_only=True, eq=False)
-class PrivateStatistics(Budget):
+class PrivateStatistics(Layer):
     """A node releases noisy moments of its rows once; its neighbours hear a linear model made from them.
 
     Rows become u = (x, 1) / sqrt(2), x centred and scaled by the public rows and clipped to length 1,
@@ -36,26 +35,62 @@ class PrivateStatistics(Budget):
     **Neighbouring datasets**: two datasets of one node that differ in one row, the number of rows being
     known. Both sums together then change by at most sqrt(4.5), and by at most 2 for classes.
 
+    A layer serves a single run: a second one on the same rows would reveal more than was promised. Copies
+    of an estimator share this object, and it cannot be sent to other processes, so a search over alpha
+    cannot spend the budget unnoticed: choose alpha without it, or on public data. The promise covers what
+    leaves a node through the exchange. Others also learn when a run stopped, whom a node listens to and
+    which round was best, so settings that decide these by the rows are refused.
+
     epsilon, delta : the promise for a row of a node.
     range : the smallest and the largest target; values beyond are clipped. Do not take it from the rows.
-    components : use so many leading directions of the public rows instead of all features: the noise
-        grows with the square root of their number. None uses all features.
+        Classes need none.
+    random_state : the seed of the noise. Anyone who knows it can remove the noise: use None outside
+        experiments.
     """
 
-    protects = "one row of a node, replaced by another"
-
     epsilon: float
-    components: int | None = None
+    delta: float = 1e-5
+    range: tuple[float, float] | None = None
+    random_state: int | None = 0
+    spent: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         GaussianMechanism.for_budget(self.epsilon, self.delta)  # refuses an invalid one
-        super().__post_init__()
-        if self.components is not None:
-            check_count("components", self.components, least=1)
+        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
+            raise FedRelaxError(f"range={self.range!r} must be two finite numbers, low < high")
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise FedRelaxError(
+            "PrivateStatistics holds a budget that can be spent once, so it cannot be copied to "
+            "another process or file; use n_jobs=1 and give alpha as a number"
+        )
 
     def check(self, network: Network, settings: Settings) -> None:
-        """Refuse several sets of public rows."""
-        super().check(network, settings)
+        """Refuse a second run, several sets of public rows, and decisions by rows without noise."""
+        if not network.task.is_classification and self.range is None:
+            raise FedRelaxError(
+                "range=None: numbers need the smallest and the largest value, such as range=(-30, 30); "
+                "take it from what is known beforehand, not from the rows"
+            )
+        if self.spent:
+            raise FedRelaxError(
+                "exchange: the budget of this PrivateStatistics has been spent in an earlier run; make a "
+                "new one, and add up the epsilons of both"
+            )
+        deciding = {
+            "patience": (settings.patience, None),
+            "tol": (settings.tol, 0),
+            "wiring": (settings.wiring, None),
+        }
+        for name, (value, allowed) in deciding.items():
+            if value != allowed:
+                raise FedRelaxError(
+                    f"{name}={value!r} takes decisions, as a search over alpha does, by rows without "
+                    f"noise; with PrivateStatistics use {name}={allowed} and a single alpha"
+                )
         if network.public.common is None:
             raise FedRelaxError(
                 "PrivateStatistics needs one common set of public rows, by which all nodes scale "
@@ -71,6 +106,12 @@ class PrivateStatistics(Budget):
         """Return the noise on the single release."""
         most = _sensitivity(network.task.is_classification)
         return GaussianMechanism.for_budget(self.epsilon, self.delta, most)
+
+    def promise(self, network: Network, settings: Settings) -> Promise:
+        """Return the promise that holds for every node."""
+        says = self.describe(network, settings)
+        epsilon = self.noise(network).epsilon(self.delta)
+        return Promise(epsilon, self.delta, "one row of a node, replaced by another", says)
 
     def describe(self, network: Network, settings: Settings) -> str:
         """Return the promise: noise, sensitivity, epsilon and delta."""
@@ -90,10 +131,11 @@ class PrivateStatistics(Budget):
         """
         task, public = network.task, network.public.common
         assert public is not None
-        scaling, sigma = Scaling.of(public, self.components), self.noise(network).sigma
+        scaling, sigma = Scaling.of(public), self.noise(network).sigma
         classes, middle, half, most = task.is_classification, 0.0, 1.0, 1.0
         if not classes:
-            low, high = self.limits
+            assert self.range is not None
+            low, high = self.range
             middle, half = (low + high) / 2, (high - low) / 2 * math.sqrt(task.n_outputs)
             most /= math.sqrt(task.n_outputs)
         moments = {}
@@ -123,23 +165,19 @@ class Scaling:
     """How rows are scaled to a length of at most 1, using the public rows only."""
 
     centre: FloatArray
-    directions: FloatArray
+    spread: FloatArray
 
     @classmethod
-    def of(cls, public: AnyArray, components: int | None) -> Scaling:
-        """Scale features by their spread; keep the leading ``components`` directions, or all."""
+    def of(cls, public: AnyArray) -> Scaling:
+        """Scale columns by their spread, and rows so that most public ones are short enough."""
         flat = np.asarray(public, dtype=float).reshape(len(public), -1)
         centre, spread = centre_and_spread(flat)
-        directions = np.diag(1.0 / spread)
-        if components is not None and components < flat.shape[1]:
-            found = np.linalg.svd((flat - centre) @ directions, full_matrices=False)[2]
-            directions = directions @ found[:components].T
-        length = np.quantile(np.linalg.norm((flat - centre) @ directions, axis=1), REACH)
-        return cls(centre, directions / max(float(length), np.finfo(float).tiny))
+        length = np.quantile(np.linalg.norm((flat - centre) / spread, axis=1), REACH)
+        return cls(centre, spread * (float(length) or 1.0))
 
     def rows(self, X: AnyArray) -> FloatArray:
         """Return u = (x, 1) / sqrt(2) of every row."""
-        x = (np.asarray(X, dtype=float).reshape(len(X), -1) - self.centre) @ self.directions
+        x = (np.asarray(X, dtype=float).reshape(len(X), -1) - self.centre) / self.spread
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
         return with_constant(x) / math.sqrt(2)
 
@@ -184,3 +222,17 @@ def _noisy(
     noise = np.triu(rng.normal(0.0, sigma / math.sqrt(2), square.shape), 1)
     noise = noise + noise.T + np.diag(rng.normal(0.0, sigma, len(square)))
     return square + noise, cross + rng.normal(0.0, sigma, cross.shape)
+
+
+def on_simplex(values: FloatArray) -> FloatArray:
+    """Return the nearest probabilities of every row, in Euclidean distance.
+
+    >>> on_simplex(np.array([[0.5, 0.9], [2.0, -1.0]])).round(2).tolist()
+    [[0.3, 0.7], [1.0, 0.0]]
+    """
+    ordered = -np.sort(-values, axis=-1)
+    excess = np.cumsum(ordered, axis=-1) - 1.0
+    ranks = np.arange(1, values.shape[-1] + 1)
+    above = (ordered * ranks > excess).sum(axis=-1, keepdims=True)
+    shift = np.take_along_axis(excess, above - 1, axis=-1) / above
+    return np.asarray(np.maximum(values - shift, 0.0))

@@ -148,8 +148,6 @@ class Metrics(Described):
         return self
 
 
-
-
 class Entry(Described):
     """Nodes that joined, learned or left."""
 

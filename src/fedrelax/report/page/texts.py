@@ -59,7 +59,7 @@ def _mean(evaluation: Evaluation, gap: Gap) -> str:
 
 
 def where(evaluation: Evaluation | None, group_sizes: list[int]) -> list[str]:
-    """Say which nodes and which kinds of models gained and which lost, and which groups there are."""
+    """Say which nodes gained and which lost, and which groups there are."""
     groups = []
     if group_sizes:
         sizes = [f"{size:,}" for size in group_sizes[:8]] + ["..."] * (len(group_sizes) > 8)
@@ -81,13 +81,6 @@ def where(evaluation: Evaluation | None, group_sizes: list[int]) -> list[str]:
         lines.append(f"{have} a larger error than alone. {which} {worst}.")
     else:
         lines.append("No node has a larger error than alone.")
-    kinds = evaluation.by_kind()
-    if len(kinds) > 1:
-        (most, *_, gain), (least, *_, other) = kinds[0], kinds[-1]
-        lines.append(
-            f"Of the kinds of models, {short(most)} gained most ({percent(gain)}) and "
-            f"{short(least)} least ({percent(other)})."
-        )
     return lines + groups
 
 
