@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -50,15 +49,10 @@ def test_join_update_leave(run: Run, result: Path) -> None:
     text = run("info", "fourth")
     assert "'Alta' joined" in text
     assert "'Oslo' left" in text
-    story = json.loads(_json(run, "fourth"))["story"]
+    story = read_result("fourth").living["story"]
     assert [event["what"] for event in story] == ["join", "update", "leave"]
     run("predict", "fourth", "alta.csv", "--out", "said.csv")
     assert len(pd.read_csv("said.csv")) == 8
-
-
-def _json(run: Run, directory: str) -> str:
-    run("info", directory, "--json")
-    return run.stdout
 
 
 def test_coordinates_that_are_text_are_not_used(run: Run, result: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -35,14 +34,6 @@ def test_info_says_what_is_there_and_what_left_the_nodes(run, table):
         "Predictions on 200 public rows, 3 times: 4.8 kB from each node to each neighbour",
     ):
         assert part in text
-
-
-def test_info_as_json(run, table):
-    run.made(*FIT, *QUICK)
-    run("info", "out", "--json")
-    answer = json.loads(run.stdout)
-    assert answer["task"] == "regression" and answer["shared"]["numbers_per_neighbour"] == 600
-    assert {line["node"] for line in answer["models"]} == set(table["town"])
 
 
 def test_graph_texts_read_back():

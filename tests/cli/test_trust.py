@@ -59,7 +59,7 @@ def with_settings(file: Path, **settings: object) -> None:
     file.write_text(json.dumps(sealed({k: v for k, v in about.items() if k != "sha256"})))
 
 
-@pytest.mark.parametrize("command", ["fit", "compare", "stress"])
+@pytest.mark.parametrize("command", ["fit", "compare"])
 @pytest.mark.parametrize("backend", ["dask", "ray"])
 def test_a_file_sends_no_rows_to_a_cluster(run, table, listener, command, backend):
     place = f"tcp://127.0.0.1:{listener.getsockname()[1]}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -205,8 +203,7 @@ def test_the_command_writes_tables_pictures_and_a_summary(tmp_path):
     }
     assert "1b clustered noise: 60 of 60 targets hold" in result.output
     assert "at sigma = 5, FedRelax prevents that" in (tmp_path / "summary.md").read_text()
-    again = run(*words, "--json")
-    assert json.loads(again.stdout)["computed_runs"] == 0
+    assert "0 runs computed" in run(*words).output
 
 
 def test_a_directory_stands_for_the_tables_in_it(linear_targets, tmp_path):

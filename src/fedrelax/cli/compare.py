@@ -103,7 +103,7 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     comparison = measure(config, source, talk)
     talk.activity.doing("Writing the tables", step="saving")
     if config.out is not None:
-        _save(config.out, comparison, config, source.table, talk)
+        _save(config.out, comparison, config, source.table)
     if config.json:
         answer = {
             "out": None if config.out is None else str(config.out),
@@ -118,8 +118,7 @@ def compare(config: CompareConfig, talk: Talk) -> None:
 
     talk.say("", comparison_report(comparison))
     if config.out is not None:
-        picture = ", comparison.png" if (config.out / "comparison.png").exists() else ""
-        talk.plain(f"\nSaved in {config.out}: {FILES}{picture}")
+        talk.plain(f"\nSaved in {config.out}: {FILES}")
 
 
 def ways_of(config: CompareConfig, estimator: Fitted) -> list[Baseline]:
@@ -176,9 +175,7 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     return comparison
 
 
-def _save(
-    out: Path, comparison: Comparison, config: CompareConfig, table: Table, talk: Talk
-) -> None:
+def _save(out: Path, comparison: Comparison, config: CompareConfig, table: Table) -> None:
     from fedrelax.files import dump_toml
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
@@ -190,11 +187,3 @@ def _save(
         settings = config.to_file(task=table.task, features=list(table.feature_names))
         comment = "written by fedrelax compare; run it again with --config"
         (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
-        try:
-            from fedrelax.report.plots import save_comparison_picture
-
-            save_comparison_picture(draft / "comparison.png", comparison)
-        except ImportError:
-            talk.note(
-                "no picture is drawn without matplotlib; pip install 'fedrelax[report]' adds it."
-            )

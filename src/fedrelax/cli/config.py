@@ -1,4 +1,4 @@
-"""The settings of ``fit``, ``compare`` and ``stress``: from flags and a TOML file, checked once."""
+"""The settings of ``fit`` and ``compare``: from flags and a TOML file, checked once."""
 
 from __future__ import annotations
 

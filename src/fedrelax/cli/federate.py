@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import AsJson, Debug
+from fedrelax.cli.flags import Debug
 from fedrelax.cli.progress import Activity
 from fedrelax.cli.settings import parts_of
 
@@ -135,7 +135,6 @@ def try_(
     live: Annotated[
         bool, typer.Option("--live", help="Show the run on a web page of this machine.")
     ] = False,
-    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Run a whole federation on this machine, with throw-away keys, over TLS.
@@ -149,7 +148,7 @@ def try_(
     if rounds is None and not by_default:
         rounds = 3
     steps = {"sites": 5.0 * (1 + sites), "waiting": 60.0, "rounds": 12.0 * (1 + (rounds or 12))}
-    with speaking(debug, quiet=as_json, steps=steps) as talk:
+    with speaking(debug, steps=steps) as talk:
         from fedrelax.errors import FedRelaxError
         from fedrelax.extras import need
 
@@ -177,7 +176,7 @@ def try_(
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
         talk.activity.doing("Starting the hub and the sites", step="sites")
         where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))
-        _tell(where, home, alpha, talk, as_json)
+        _tell(where, home, alpha, talk)
 
 
 def _show(activity: Activity, status: Status) -> None:
@@ -190,7 +189,7 @@ def _show(activity: Activity, status: Status) -> None:
         activity.doing(status.state.capitalize(), step="waiting")
 
 
-def _tell(where: Path, home: Path, asked: str, talk: Talk, as_json: bool) -> None:
+def _tell(where: Path, home: Path, asked: str, talk: Talk) -> None:
     """Print the outcome of a run."""
     from fedrelax.errors import counted
     from fedrelax.evaluation.measures import measure_named
@@ -198,10 +197,6 @@ def _tell(where: Path, home: Path, asked: str, talk: Talk, as_json: bool) -> Non
 
     saved = read_result(where)
     about = saved.about
-    if as_json:
-        facts = {name: about[name] for name in ("alpha", "rounds", "reason")}
-        talk.json({"out": str(where), **facts, **saved.metrics})
-        return
     pooled = saved.choice is None and asked == "auto"
     federation = saved.metrics["federation"]
     measure = measure_named(federation["measure"])

@@ -79,13 +79,6 @@ class FitConfig(LearningConfig):
         "from the rows. Not needed for classes.",
         metavar="LOW,HIGH",
     )
-    leakage: bool = flag(
-        OUTPUT,
-        "Attack the exchanged predictions: how well can a neighbour tell a node's training "
-        "rows from its test rows? The report shows this for every node.",
-        default=False,
-        before="jobs",
-    )
     live: bool = flag(
         OUTPUT,
         "Show the run on a web page of this machine while it lasts; the address is printed.",
@@ -114,7 +107,7 @@ def fit(config: FitConfig, talk: Talk) -> None:
 
 
 def check_privacy(config: FitConfig) -> None:
-    """Refuse flags that would reveal more about the rows than is promised, or attack what was not sent."""
+    """Refuse flags that would reveal more about the rows than is promised."""
     from fedrelax.public import DRAWS
 
     name = (
@@ -122,10 +115,6 @@ def check_privacy(config: FitConfig) -> None:
     )
     private, draw, by_itself = config.epsilon is not None, config.public, config.model == "auto"
     refused = {
-        f"--leakage {name}": config.leakage and by_itself,
-        "--leakage compares training rows with test rows; give --test-share above 0": (
-            config.leakage and config.test_share == 0
-        ),
         "--delta needs --epsilon, which is not given": not private and config.delta is not None,
         "--range needs --epsilon, which is not given": not private and config.range is not None,
         f"--epsilon {name}": private and by_itself,

@@ -44,7 +44,6 @@ SettingsFile = Annotated[
     ),
 ]
 Replace = Annotated[bool, typer.Option("--overwrite", help="Replace the file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 

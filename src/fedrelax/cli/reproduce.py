@@ -7,12 +7,12 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import AsJson, Debug
+from fedrelax.cli.flags import Debug
 from fedrelax.errors import FedRelaxError
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(help="Workers; -1 for all cores. The result does not change.")
     ] = 1,
-    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Reproduce the paper's experiments: tables, pictures, and which of its statements hold.
@@ -78,7 +77,7 @@ def reproduce(
     [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
     """
     steps = {"runs": 10.0 * len(figure), "tables": 3.0 * len(figure)}
-    with speaking(debug, quiet=as_json, steps=steps) as talk:
+    with speaking(debug, steps=steps) as talk:
         from fedrelax.cli.interruption import start_workers
         from fedrelax.paper.catalog import USES, Choice, figures
         from fedrelax.paper.reproduce import draw_figures, markdown
@@ -127,9 +126,6 @@ def reproduce(
         except ImportError:
             kinds = "CSV"
             talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
-        if as_json:
-            talk.json(_plain(done))
-            return
         _tell(done, runs, talk)
         talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")
 
@@ -148,22 +144,6 @@ def _numbers(flag: str, text: str | None, kind: type[Number]) -> tuple[Number, .
     except ValueError:
         pass
     raise FedRelaxError(f"{flag} {text!r} is not a list of {words}")
-
-
-def _plain(done: Reproduction) -> dict[str, Any]:
-    from fedrelax.paper.reproduce import agreement_counts
-
-    return {
-        "figures": [figure.name for figure in done.figures],
-        "computed_runs": done.computed,
-        "elapsed_seconds": done.elapsed,
-        "core_seconds": done.core_seconds,
-        "targets": [
-            {"figure": name, "compared": compared, "within": within, "largest_gap": gap}
-            for name, compared, within, gap in agreement_counts(done)
-        ],
-        "statements": [vars(finding) for finding in done.findings],
-    }
 
 
 def _tell(done: Reproduction, runs: int, talk: Talk) -> None:

@@ -1,4 +1,4 @@
-"""The settings that ``fit``, ``compare`` and ``stress`` share: a flag is a field of a class in this file.
+"""The settings that ``fit`` and ``compare`` share: a flag is a field of a class in this file.
 
 The field has the type, the default, the checks, and the :class:`Flag` with everything that the
 command line says about it. ``Flag(argument=...)`` passes the value to the estimator. Settings files

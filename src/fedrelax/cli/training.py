@@ -15,7 +15,6 @@ from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
 from fedrelax.cli.interruption import ALL_ROWS, CAUSES, Interruption, Step, Watch, start_workers
-from fedrelax.cli.predict import formula_note
 from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import FedRelaxError
@@ -30,7 +29,6 @@ from fedrelax.report.data.rounding import short
 from fedrelax.report.page import REPORT, write_report
 from fedrelax.runtime import Layer
 from fedrelax.solvers import FedRelax
-from fedrelax.splits import group_rows
 from fedrelax.storage import read_result, save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
@@ -128,10 +126,6 @@ class Run:
         measured = evaluate(fitted, inputs.rows(inputs.train), inputs.rows(inputs.test))
         labels = list(measured.nodes["node"])
         nodes = measured.nodes.assign(model=self._lines(fitted, labels)["model"])
-        if self.config.leakage:
-            self.talk.activity.doing("Attacking the exchanged predictions")
-            by_node = aucs(fitted, inputs, self.config)
-            nodes = nodes.assign(leaked=[by_node.get(label) for label in labels])
         return replace(measured, nodes=nodes)
 
     def _on_all_rows(self, outcome: Outcome) -> Outcome:
@@ -231,8 +225,6 @@ def _write_views(draft: Path, talk: Talk) -> ReportData:
     """Write the picture and the report of a draft, or say what to install for them; return its data."""
     saved = read_result(draft)
     data = report_data(saved)
-    if formulas := formula_note(saved.nodes[["node"]], "nodes.csv"):
-        talk.note(formulas)
     talk.activity.doing("Writing the report")
     missing = {}
     if data.evaluation is not None:
@@ -274,31 +266,3 @@ def private_layers(config: FitConfig) -> list[Layer]:
     delta = 1e-5 if config.delta is None else config.delta
     spread = config.range
     return [PrivateStatistics(epsilon=config.epsilon, delta=delta, range=spread, random_state=None)]
-
-
-def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Label, float]:
-    """Return the AUC with which a neighbour tells each node's training rows from its test rows."""
-    from fedrelax.privacy.leakage import Listener, leakage
-    from fedrelax.wiring import as_wiring
-
-    first = () if inputs.graph is None else inputs.graph.labels
-    groups = group_rows(inputs.nodes, len(inputs.nodes))
-    groups = groups.arranged(inputs.X, inputs.y, inputs.task, first)
-    train = {label: rows[inputs.train[rows]] for label, rows in groups.items()}
-    train = {label: rows for label, rows in train.items() if len(rows)}
-    held = {label: groups[label][inputs.test[groups[label]]] for label in train}
-    X = fitted.common_rows(inputs.X, inputs.nodes)
-    network = fitted.network_of(X, inputs.y, train, held, seed=config.seed)
-    listener = Listener()
-    solver = replace(
-        fitted.settings(config.seed),
-        alpha=fitted.alpha_,
-        update=fitted.update_ or "refit",
-        level=fitted.level_,
-        wiring=as_wiring(fitted.wiring_),
-        rounds=fitted.n_rounds_,
-        tol=0.0,
-        exchange=[*private_layers(config), listener],
-    )
-    attacked = leakage(network, listener.heard, solver.solve(network).local_models)
-    return {label: attack.by_neighbour for label, attack in attacked.items()}
