@@ -5,7 +5,6 @@ All of it is plain text: did it help, where, and what left each node? ``fedrelax
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from fedrelax.errors import counted
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
 from fedrelax.evaluation.measures import difference, measure_named
+from fedrelax.files import dump_toml
 from fedrelax.report.data.layout import MOST_EDGES
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
@@ -124,8 +124,7 @@ def what_left(shared: Sharing) -> list[str]:
         return [pooled_text(shared), FEW_ROWS]
     pooled = [pooled_text(shared)] if shared.pooled else []
     if shared.exchanges == 0:
-        trials = " Predictions were exchanged while alpha was chosen." * bool(shared.trials)
-        none = f"Nothing, in the run that was kept: each node trained alone.{trials}"
+        none = "Nothing, in the run that was kept: each node trained alone."
         return [*pooled, none, "No row, label or parameter is ever sent."]
     size = size_text(BYTES * shared.per_neighbour)
     sent = (
@@ -134,9 +133,13 @@ def what_left(shared: Sharing) -> list[str]:
         f"{shared.reveals}."
     )
     noise = [shared.promised] if shared.promises else ["No noise was added.", NOT_PRIVATE]
-    return [*pooled, sent, *noise, *filter(None, [shared.attacked])]
+    return [*pooled, sent, *noise]
 
 
+TRIALS = (
+    "Every candidate with coupling ran on folds: its models, trained on the other folds, exchanged "
+    "predictions in the same way. These are not counted."
+)
 CANDIDATES = (  # the table of edges of a large graph has only the edges that were found
     "During the search for neighbours, predictions also went to candidates that did not become "
     "neighbours; these are not counted."
@@ -160,14 +163,8 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
     ]
     if saved.about["wiring"] == "discover" and len(saved.graph) > SMALL:
         sent.append(("To candidate neighbours", CANDIDATES))
-    if shared.trials:
-        size = size_text(BYTES * shared.per_exchange * shared.trials * shared.trial_exchanges)
-        trials = (
-            f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, once for "
-            f"every fold that was held out (usually three): at most {size} more to each neighbour and "
-            "fold, from models trained on the other folds."
-        )
-        sent.append(("While alpha was chosen", trials))
+    if saved.choice is not None:
+        sent.append(("While alpha was chosen", TRIALS))
     told, this_run = told_by_sites(saved), ONE_PROCESS
     if told is not None:
         sealed = "sealed: the hub carried them and could not read them"
@@ -195,7 +192,6 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
             "validation rows after every round.",
         ),
         *privacy,
-        *([("An attack", shared.attacked)] if shared.attacked else []),
         ("This run", this_run),
         (
             "This page",
@@ -323,25 +319,9 @@ def at_the_sites(told: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [helped], [there]
 
 
-def command(saved: SavedResult) -> str:
-    """Return the command line that reproduces the result; empty if Python code made it."""
-    config = saved.config
-    if "command" in config:
-        return str(config["command"])
-    if not {"data", "node", "target"} <= set(config):
-        return ""
-    words = ["fedrelax", "fit", str(config["data"])]
-    for name, value in config.items():
-        if isinstance(value, dict):
-            words += [word for k, v in value.items() for word in (f"--{name}", f"{k}={v}")]
-        elif isinstance(value, bool):
-            words += [f"--{name}"] * value
-        elif name != "data":
-            words += [
-                f"--{name}",
-                ",".join(map(str, value if isinstance(value, list) else [value])),
-            ]
-    return shlex.join([*words, "--out", "result"])
+def settings_text(saved: SavedResult) -> str:
+    """Return the settings as ``fedrelax fit --config`` reads them; empty if Python code made the result."""
+    return dump_toml(saved.config) if saved.config else ""
 
 
 def facts(saved: SavedResult) -> dict[str, str]:
