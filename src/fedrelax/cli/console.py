@@ -23,8 +23,6 @@ from fedrelax.cli.progress import Activity
 from fedrelax.cli.settings import in_flags
 from fedrelax.errors import STEERING, FedRelaxError, FedRelaxWarning, in_one_line, visible
 
-START = 1.5
-"""Seconds until what a command needs is imported."""
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
 LONGEST_WORD = 300
 """Longer words of an error, such as paths, are cut."""
@@ -129,16 +127,10 @@ class Talk:
 
 
 @contextmanager
-def speaking(
-    debug: bool, quiet: bool = False, steps: Mapping[str, float] | None = None
-) -> Iterator[Talk]:
-    """Run a command: errors become one sentence, with ``debug`` after a traceback, and warnings notes.
-
-    ``steps`` come after the start, in this order, and take so many seconds with a small table.
-    """
+def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
+    """Run a command: errors become one sentence, with ``debug`` after a traceback, and warnings notes."""
     talk = Talk(quiet)
-    talk.activity.plan({"start": START, **(steps or {})})
-    talk.activity.doing("Starting", step="start")
+    talk.activity.doing("Starting")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with _warnings_as_notes(talk):

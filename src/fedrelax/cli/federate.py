@@ -147,8 +147,7 @@ def try_(
     by_default = rounds is None and alpha == "auto" and set(parts_of(model)) == {"ridge"}
     if rounds is None and not by_default:
         rounds = 3
-    steps = {"sites": 5.0 * (1 + sites), "waiting": 60.0, "rounds": 12.0 * (1 + (rounds or 12))}
-    with speaking(debug, steps=steps) as talk:
+    with speaking(debug) as talk:
         from fedrelax.errors import FedRelaxError
         from fedrelax.extras import need
 
@@ -174,7 +173,7 @@ def try_(
             hub["rounds"] = rounds
         models = list(parts_of(model))
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
-        talk.activity.doing("Starting the hub and the sites", step="sites")
+        talk.activity.doing("Starting the hub and the sites")
         where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))
         _tell(where, home, alpha, talk)
 
@@ -182,11 +181,11 @@ def try_(
 def _show(activity: Activity, status: Status) -> None:
     if status.state == "running":
         done, total = status.round, status.rounds
-        activity.doing(f"Round {done} of {total}", step="rounds", done=done, total=total + 1)
+        activity.doing(f"Round {done} of {total}", done=done, total=total)
     elif status.state == "finished":
-        activity.doing("Stopping the hub and the sites", step="rounds", done=1, total=1)
+        activity.doing("Stopping the hub and the sites", done=1, total=1)
     else:
-        activity.doing(status.state.capitalize(), step="waiting")
+        activity.doing(status.state.capitalize())
 
 
 def _tell(where: Path, home: Path, asked: str, talk: Talk) -> None:

@@ -60,8 +60,8 @@ def report(
 
     [bold]Example:[/bold] fedrelax report result --out to-send.html
     """
-    with speaking(debug, steps={"writing": 2.0}) as talk:
-        talk.activity.doing("Writing the report", step="writing")
+    with speaking(debug) as talk:
+        talk.activity.doing("Writing the report")
         from fedrelax.report.page import write_report
         from fedrelax.storage import read_result
         from fedrelax.storage.places import check_file

@@ -142,20 +142,19 @@ class Watch(Callback):
         """Show how many candidates have been tried; a returned reason ends the search."""
         self._interruption.advance(Step.CHOOSING)
         what = f"Choosing settings: {done} of {total} trials"
-        self._activity.doing(what, step="choosing", done=done, total=total)
+        self._activity.doing(what, done=done, total=total)
         return self._interruption.take() or None
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Show the maximum number of rounds."""
         self._interruption.advance(Step.ROUNDS)
         self._rounds = max(rounds, 1)
-        self._activity.doing(f"Training on {self._where}: each node alone", step=self._where)
+        self._activity.doing(f"Training on {self._where}: each node alone")
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers; a returned reason ends the run, but not before the nodes have shared once."""
         self._activity.doing(
             f"Round {record.round} on {self._where}, loss {record.local_loss:.3g}, GTV {record.gtv:.3g}",
-            step=self._where,
             done=record.round,
             total=self._rounds,
         )

@@ -14,8 +14,6 @@ from fedrelax.cli.settings import parts_of
 if TYPE_CHECKING:
     from fedrelax.living import Change
 
-STEPS = {"loading": 1.0, "rows": 0.5, "fitting": 1.0, "saving": 1.0}
-"""The steps of each command, with their usual seconds."""
 Result = Annotated[
     Path, typer.Argument(metavar="RESULT", help="Result directory, as fedrelax fit writes it.")
 ]
@@ -72,14 +70,14 @@ def join(
 
     [bold]Example:[/bold] fedrelax join result new_shop.csv --out grown
     """
-    with speaking(debug, steps=STEPS) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown, positions_in
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         near = [grown.node(text) for text in parts_of(neighbours or "")] or None
         (X, y, nodes), frame = grown.newcomers(data, label)
         for name in dict.fromkeys(nodes.tolist()):
-            talk.activity.doing(f"Fitting {name} and those near it", step="fitting")
+            talk.activity.doing(f"Fitting {name} and those near it")
             own = nodes == name
             change = grown.fitted.plug_in(
                 name,
@@ -113,12 +111,12 @@ def update(
 
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """
-    with speaking(debug, steps=STEPS) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         rows = grown.new_rows(data)
-        talk.activity.doing("Refitting the nodes of new rows and those near them", step="fitting")
+        talk.activity.doing("Refitting the nodes of new rows and those near them")
         _tell(grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol), talk)
         grown.save(report)
 
@@ -139,11 +137,11 @@ def unplug(
 
     [bold]Example:[/bold] fedrelax unplug result old_shop --out smaller
     """
-    with speaking(debug, steps=STEPS) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
-        talk.activity.doing("Refitting the neighbours", step="fitting")
+        talk.activity.doing("Refitting the neighbours")
         _tell(grown.fitted.unplug(grown.node(label), ripple=ripple, tol=tol), talk)
         grown.save(report)
 

@@ -53,7 +53,7 @@ class Grown:
         overwrite: bool = False,
     ) -> Grown:
         """Load a result, with the rows of its nodes if there is a table of them."""
-        talk.activity.doing(f"Loading {directory}", step="loading")
+        talk.activity.doing(f"Loading {directory}")
         check_directory(out, overwrite)
         saved = read_result(directory)
         if trust:
@@ -107,7 +107,7 @@ class Grown:
 
     def save(self, report: bool) -> None:
         """Write the new result."""
-        self.talk.activity.doing(f"Saving in {self.out}", step="saving")
+        self.talk.activity.doing(f"Saving in {self.out}")
         more = [write_report] if report else []  # it is large
         save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite, more=more)
         self.talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
@@ -115,7 +115,7 @@ class Grown:
         self.talk.plain(f"Next: fedrelax info {out}, or fedrelax report {out}")
 
     def _read(self, data: Path) -> DataFrame:
-        self.talk.activity.doing(f"Reading {data.name}", step="rows")
+        self.talk.activity.doing(f"Reading {data.name}")
         return read_table(data, as_text=[str(self.saved.about["node_column"])])
 
     def _new_label(self, text: str) -> Label:

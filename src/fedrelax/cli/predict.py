@@ -47,9 +47,8 @@ def predict(
 
     [bold]Example:[/bold] fedrelax predict result new_rows.csv --out predictions.csv
     """
-    steps = {"reading": 0.5, "loading": 1.0, "writing": 0.5}
-    with speaking(debug, steps=steps) as talk:
-        talk.activity.doing(f"Reading {data.name}", step="reading")
+    with speaking(debug) as talk:
+        talk.activity.doing(f"Reading {data.name}")
         from fedrelax.cli.inputs import look_here_for_modules, nodes_in
         from fedrelax.datasets import read_table
         from fedrelax.errors import FedRelaxError, counted, listing
@@ -71,10 +70,10 @@ def predict(
                 )
         if trust:
             look_here_for_modules()
-        talk.activity.doing(f"Loading {len(saved.models)} models", step="loading")
+        talk.activity.doing(f"Loading {len(saved.models)} models")
         unknown = "raise" if refuse else "consensus"
         fitted = load_result(saved, trust or []).set_params(unknown=unknown)
-        talk.activity.doing(f"Predicting {len(frame)} rows", step="writing")
+        talk.activity.doing(f"Predicting {len(frame)} rows")
         answer = fitted.answers(X, nodes)
         frame["prediction"] = saved.task.decode(answer)
         for number, label in enumerate(classes):

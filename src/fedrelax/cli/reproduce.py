@@ -76,8 +76,7 @@ def reproduce(
 
     [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
     """
-    steps = {"runs": 10.0 * len(figure), "tables": 3.0 * len(figure)}
-    with speaking(debug, steps=steps) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.interruption import start_workers
         from fedrelax.paper.catalog import USES, Choice, figures
         from fedrelax.paper.reproduce import draw_figures, markdown
@@ -103,17 +102,17 @@ def reproduce(
             raise FedRelaxError(
                 f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
             ) from error
-        talk.activity.doing(f"Running {', '.join(wanted)}", step="runs")
+        talk.activity.doing(f"Running {', '.join(wanted)}")
         start_workers(jobs)
 
         def show(done: int, total: int, what: str) -> None:
             text = f"{done} of {total} runs of {', '.join(wanted)}"
-            talk.activity.doing(text, step="runs", done=done, total=total)
+            talk.activity.doing(text, done=done, total=total)
 
         done = compute(
             figure, out, runs=runs, jobs=jobs, ask=ask, targets=targets or [], progress=show
         )
-        talk.activity.doing("Writing tables and drawing", step="tables")
+        talk.activity.doing("Writing tables and drawing")
         for name, frame in done.frames.items():
             frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
         if done.agreement is not None and len(done.agreement):

@@ -89,7 +89,7 @@ class Run:
             private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
             estimator.set_params(solver=private)
         start_workers(config.jobs, config.backend)
-        talk.activity.doing("Choosing settings", step="choosing")
+        talk.activity.doing("Choosing settings")
         callbacks = [Watch(talk.activity, interruption), self.view, checkpoint]
         estimator.set_params(callbacks=[one for one in callbacks if one is not None], **more)
         interruption.enter(Step.FINDING, checkpoint)
@@ -121,7 +121,7 @@ class Run:
         return outcome
 
     def _measured(self, fitted: Fitted) -> Evaluation:
-        self.talk.activity.doing("Measuring on test rows", step="measuring")
+        self.talk.activity.doing("Measuring on test rows")
         inputs = self.inputs
         measured = evaluate(fitted, inputs.rows(inputs.train), inputs.rows(inputs.test))
         labels = list(measured.nodes["node"])
@@ -135,7 +135,7 @@ class Run:
         checkpoint = None if self.checkpoints is None else self.checkpoints.all_rows
         self.interruption.enter(Step.ALL_ROWS, checkpoint)
         activity = self.talk.activity
-        activity.doing(f"Training on {ALL_ROWS}, with these settings", step=ALL_ROWS)
+        activity.doing(f"Training on {ALL_ROWS}, with these settings")
         callbacks = [Watch(activity, self.interruption, ALL_ROWS), checkpoint]
         fitted.set_params(callbacks=[one for one in callbacks if one is not None])
         try:
@@ -171,7 +171,7 @@ class Run:
         """
         inputs, config, result = self.inputs, self.config, outcome.fitted.result_
         self.interruption.enter(Step.SAVING)
-        self.talk.activity.doing(f"Saving in {config.out}", step="saving")
+        self.talk.activity.doing(f"Saving in {config.out}")
         metrics: dict[str, Any] = {
             "nodes": len(result.local_models),
             "edges": outcome.fitted.whole_graph_.n_edges,
