@@ -23,13 +23,14 @@ class Activity:
                 TextColumn(
                     "{task.description}",
                     markup=False,
-                    table_column=Column(no_wrap=True, overflow="ellipsis"),
+                    table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
                 ),
                 BarColumn(bar_width=16),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
+                expand=True,
                 redirect_stdout=False,  # results go where the user wants them
                 redirect_stderr=False,
                 disable=self._hidden,

@@ -1,4 +1,4 @@
-"""What a notebook shows of a result, an estimator or a network: a fragment of HTML.
+"""What a notebook shows of a result or an estimator: a fragment of HTML.
 
 It contains no script and loads nothing; names are escaped text. Colours come from the page around it.
 """
@@ -14,7 +14,6 @@ import numpy as np
 from fedrelax.errors import counted
 from fedrelax.evaluation import gains
 from fedrelax.graph import Graph
-from fedrelax.network import Network
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.solvers import Result
@@ -71,19 +70,6 @@ def estimator_html(fitted: Any) -> str:
     settings = html.escape(repr(fitted))
     folded = f"<details><summary>Settings</summary><pre>{settings}</pre></details>"
     return result_html(fitted.result_, facts, folded)
-
-
-def network_html(network: Network) -> str:
-    """Return a network as one line of text and a table of its first nodes."""
-    if not len(network):
-        return _fragment(repr(network))
-    lines = []
-    for node in list(network)[:MOST_LINES]:
-        held = 0 if node.validation is None else len(node.validation[1])
-        kind = short(type(node.model).__name__)
-        lines.append([short(node.label), kind, f"{len(node.y):,}", f"{held:,}"])
-    heads = ["node", "model", "rows", "validation rows"]
-    return _fragment(repr(network), _table(heads, lines, len(network)))
 
 
 def _verdict(data: ReportData) -> str:

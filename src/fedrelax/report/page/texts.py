@@ -238,7 +238,7 @@ def grid_lead(saved: SavedResult) -> str:
     graph = saved.graph
     placed = graph.positions is not None and graph.positions.shape[1] >= 2
     if placed and graph.geographic:
-        stands = "Nodes are drawn on a map, on which distances from the centre are true."
+        stands = "Nodes are drawn on a map, with north above."
     elif placed:
         stands = "Nodes are drawn at their coordinates, with the same scale on both axes."
     else:
