@@ -16,7 +16,7 @@ from fedrelax.cli.console import Stopped
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.flags import flags_of
 from fedrelax.cli.graphs import parse_graph
-from fedrelax.cli.interruption import Interruption, Step
+from fedrelax.cli.interruption import Interruption
 from fedrelax.errors import FedRelaxError
 from fedrelax.files import TABLE, read_file, read_text, why_unread, write_whole
 from fedrelax.public import DRAWS
@@ -82,13 +82,13 @@ class RunDirectory:
         except Interrupted:
             raise
         except FedRelaxError as error:
-            interruption.enter(Step.ENDING)  # a signal is not to cut the sentence off
+            interruption.ignore()  # a signal is not to cut the sentence off
             go_on = self._how_to_go_on()
             if go_on and isinstance(error, NotWritten):
                 words = f"{error}; what was learned is kept; once that is done, {go_on}"
                 raise NotWritten(words) from error
             raise
-        interruption.enter(Step.ENDING)
+        interruption.ignore()
         self.forget()
 
     def _stopped(self, code: int) -> Stopped:

@@ -14,7 +14,15 @@ from typing import Any
 from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
-from fedrelax.cli.interruption import ALL_ROWS, CAUSES, Interruption, Step, Watch, start_workers
+from fedrelax.cli.interruption import (
+    ALL_ROWS,
+    CAUSES,
+    SAVING,
+    WORKING,
+    Interruption,
+    Watch,
+    start_workers,
+)
 from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import FedRelaxError
@@ -92,11 +100,11 @@ class Run:
         talk.activity.doing("Choosing settings")
         callbacks = [Watch(talk.activity, interruption), self.view, checkpoint]
         estimator.set_params(callbacks=[one for one in callbacks if one is not None], **more)
-        interruption.enter(Step.FINDING, checkpoint)
+        interruption.enter(WORKING, checkpoint)
         X, y, nodes = inputs.rows(inputs.train)
         folds = inputs.splitting.folds(inputs.train)
         fitted: Fitted = estimator.fit(X, y, nodes=nodes, **folds).set_params(callbacks=())
-        interruption.enter(Step.MEASURING, checkpoint)
+        interruption.enter(WORKING if checkpoint is None else "")
         outcome = Outcome(fitted)
         if outcome.interrupted:
             reason = fitted.result_.reason
@@ -108,12 +116,14 @@ class Run:
         outcome = Outcome(fitted, self._measured(fitted), on_all_rows=False)
         if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
             return outcome
-        try:
-            if not interruption.take() and not interruption.cause:
+        interruption.take()
+        if not interruption.cause:
+            try:
                 return self._on_all_rows(outcome)
-        except KeyboardInterrupt:
-            if not interruption.cause:
-                raise
+            except KeyboardInterrupt:
+                if checkpoint is not None:
+                    raise
+                interruption.take()
         talk.note(
             f"{interruption.cause}, so there is no second training on all rows: the models that were "
             "measured, trained on the training rows, are kept."
@@ -133,7 +143,7 @@ class Run:
         fitted, measured, inputs = outcome.fitted, outcome.evaluation, self.inputs
         assert measured is not None
         checkpoint = None if self.checkpoints is None else self.checkpoints.all_rows
-        self.interruption.enter(Step.ALL_ROWS, checkpoint)
+        self.interruption.enter(checkpoint=checkpoint)
         activity = self.talk.activity
         activity.doing(f"Training on {ALL_ROWS}, with these settings")
         callbacks = [Watch(activity, self.interruption, ALL_ROWS), checkpoint]
@@ -170,7 +180,7 @@ class Run:
         says where.
         """
         inputs, config, result = self.inputs, self.config, outcome.fitted.result_
-        self.interruption.enter(Step.SAVING)
+        self.interruption.enter(SAVING)
         self.talk.activity.doing(f"Saving in {config.out}")
         metrics: dict[str, Any] = {
             "nodes": len(result.local_models),
@@ -217,7 +227,7 @@ class Run:
                 shutil.rmtree(home, ignore_errors=True)
                 raise error from error.__cause__
             raise NotWritten(f"{error}; the result was saved in {instead} instead") from None
-        self.interruption.enter(Step.ENDING)
+        self.interruption.ignore()
         return shown[-1]
 
 
