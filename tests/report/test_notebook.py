@@ -90,7 +90,6 @@ def test_the_summary_says_what_came_out():
     assert f"the validation loss is {curve[result.n_rounds]:.3g}" in found.text
     assert f"{result.kept.n_edges} of {result.graph.n_edges} edges kept" in found.text
     assert "alpha 0.3, wiring rewire" in found.text and result.reason in found.text
-    assert f"validation loss: {curve[0]:.3g} → {curve[-1]:.3g}" in found.text
     assert "site 9" in found.text and "and 4 more" in found.text
     assert found.tags.count("tr") == 11
     assert "alpha" not in checked(result._repr_html_()).text  # a result does not know it

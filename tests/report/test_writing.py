@@ -23,7 +23,7 @@ from fedrelax.report import palette, report_data, report_html, write_report
 from fedrelax.report.data.columns import NODES, Column
 from fedrelax.report.data.layout import EdgeTable, places, project, spread
 from fedrelax.report.data.sharing import sharing_of
-from fedrelax.report.page.texts import did_it_help, settings_text, sharing_details, where
+from fedrelax.report.page.texts import did_it_help, settings_text, sharing_details, what_left, where
 from fedrelax.report.terminal import node_table
 from fedrelax.runtime import LocalExchange
 from fedrelax.storage import read_result, save_result
@@ -204,9 +204,10 @@ def test_the_account_of_what_left_is_what_was_delivered(tmp_path, monkeypatch):
 
 def test_the_words_say_what_is_not_private(small):
     saved = read_result(small)
-    text = " ".join(words for _, words in sharing_details(saved, sharing_of(saved)))
-    assert "not a privacy guarantee" in text and "None was added" in text
+    text = " ".join(what_left(sharing_of(saved)))
+    assert "not a privacy guarantee" in text and "No noise was added" in text
     assert "points between two input rows" in text
+    assert "contain training rows" in dict(sharing_details(saved))["This page"]
 
 
 # The verdict

@@ -132,9 +132,6 @@ def try_(
         Path | None, typer.Option(help="Directory for all files. Default: a temporary one.")
     ] = None,
     open_: Open = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Show the run on a web page of this machine.")
-    ] = False,
     debug: Debug = False,
 ) -> None:
     """Run a whole federation on this machine, with throw-away keys, over TLS.
@@ -168,7 +165,7 @@ def try_(
             strength = alpha if alpha == "auto" else float(alpha)
         except ValueError:
             raise FedRelaxError(f"alpha={alpha!r} must be a number or 'auto'") from None
-        hub = {"alpha": strength, "wait": 120.0, "join": 180.0, "live": live}
+        hub = {"alpha": strength, "wait": 120.0, "join": 180.0}
         if rounds is not None:
             hub["rounds"] = rounds
         models = list(parts_of(model))

@@ -233,12 +233,6 @@ def tell_report(out: Path, talk: Talk) -> None:
         talk.plain(f"Open {out / 'report.html'} in a browser: one file, which you can pass on.")
 
 
-UPDATES = {
-    "refit": " Nodes refitted their models to own rows and neighbours' predictions (update refit).",
-    "difference": " Nodes learned their difference from neighbours' predictions (update difference).",
-}
-
-
 def how_it_went(outcome: Outcome) -> str:
     """Return which alpha and how many rounds were used, and why, in words."""
     fitted, result, choice = outcome.fitted, outcome.fitted.result_, outcome.fitted.choice_
@@ -258,7 +252,6 @@ def how_it_went(outcome: Outcome) -> str:
     if fitted.default_ is not None and choice is not None:
         return f"Found from the training rows: {choice.reason}.{wired}"
     used = f"Used alpha {fitted.alpha_:.3g} and {counted(result.n_rounds, 'round')}"
-    how = UPDATES.get(fitted.update_ or "", "")
     if choice is not None:
-        return f"{used}, chosen by cross-validation on the training rows only.{how}{wired}"
-    return f"{used} ({result.reason}).{how}{wired}"
+        return f"{used}, chosen by cross-validation on the training rows only.{wired}"
+    return f"{used} ({result.reason}).{wired}"

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import Debug, Trust
+from fedrelax.cli.flags import Debug, SavedDir, Trust
 from fedrelax.cli.settings import parts_of
 
 if TYPE_CHECKING:
     from fedrelax.living import Change
 
-Result = Annotated[
-    Path, typer.Argument(metavar="RESULT", help="Result directory, as fedrelax fit writes it.")
-]
-Out = Annotated[Path, typer.Option(help="Directory for the new result; RESULT stays as it is.")]
+Out = Annotated[Path, typer.Option(help="Directory for the new result; DIR stays as it is.")]
 OldRows = Annotated[
     Path | None,
     typer.Option(
-        help="The table RESULT was fitted to: results hold no rows, and only nodes with rows are refitted."
+        help="The table DIR was fitted to: results hold no rows, and only nodes with rows are refitted."
     ),
 ]
 Ripple = Annotated[
@@ -30,22 +27,13 @@ Ripple = Annotated[
         help="How many edges away others are refitted; 0: none. Default: as far as predictions change."
     ),
 ]
-Tol = Annotated[
-    float | None,
-    typer.Option(
-        help="Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees."
-    ),
-]
-Report = Annotated[
-    bool, typer.Option("--report", help="Also write report.html; fedrelax report can do so later.")
-]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier result in --out.")]
 UNMOVED = 1e-9
 """A relative change of predictions below this is rounding."""
 
 
 def join(
-    directory: Result,
+    directory: SavedDir,
     data: Annotated[Path, typer.Argument(help="The newcomers' rows, with features and target.")],
     out: Out,
     label: Annotated[
@@ -60,9 +48,7 @@ def join(
     ] = None,
     table: OldRows = None,
     ripple: Ripple = None,
-    tol: Tol = None,
     trust: Trust = None,
-    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -86,14 +72,13 @@ def join(
                 neighbours=near,
                 position=None if near else positions_in(frame[own], grown.saved),
                 ripple=ripple,
-                tol=tol,
             )
             _tell(change, talk)
-        grown.save(report)
+        grown.save()
 
 
 def update(
-    directory: Result,
+    directory: SavedDir,
     data: Annotated[Path, typer.Argument(help="New rows of nodes of the network.")],
     out: Out,
     keep: Annotated[
@@ -101,9 +86,7 @@ def update(
     ] = None,
     table: OldRows = None,
     ripple: Ripple = None,
-    tol: Tol = None,
     trust: Trust = None,
-    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -117,19 +100,17 @@ def update(
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         rows = grown.new_rows(data)
         talk.activity.doing("Refitting the nodes of new rows and those near them")
-        _tell(grown.fitted.update(*rows, keep=keep, ripple=ripple, tol=tol), talk)
-        grown.save(report)
+        _tell(grown.fitted.update(*rows, keep=keep, ripple=ripple), talk)
+        grown.save()
 
 
 def unplug(
-    directory: Result,
+    directory: SavedDir,
     label: Annotated[str, typer.Argument(metavar="LABEL", help="The node to remove.")],
     out: Out,
     table: OldRows = None,
     ripple: Ripple = None,
-    tol: Tol = None,
     trust: Trust = None,
-    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -142,8 +123,8 @@ def unplug(
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         talk.activity.doing("Refitting the neighbours")
-        _tell(grown.fitted.unplug(grown.node(label), ripple=ripple, tol=tol), talk)
-        grown.save(report)
+        _tell(grown.fitted.unplug(grown.node(label), ripple=ripple), talk)
+        grown.save()
 
 
 def _tell(change: Change, talk: Talk) -> None:

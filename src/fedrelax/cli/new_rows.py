@@ -17,7 +17,6 @@ from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.inputs import look_here_for_modules, node_column, nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.report.page import write_report
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.schema.numbers import MISSING, read_numbers
 from fedrelax.storage.labels import by_text, check_labels, find_label
@@ -60,14 +59,10 @@ class Grown:
             look_here_for_modules()
         grown = cls(saved, load_result(saved, trust), out, talk, overwrite)
         if not grown.fitted.can_go_on:
-            if saved.about.get("update") == "difference":
-                raise FedRelaxError(
-                    f"{directory} holds sums of two models (update='difference') of a kind that cannot be "
-                    "saved untrained, so they cannot change; fit it again with --update refit"
-                )
             raise FedRelaxError(
-                f"{directory} lacks what is needed to change it (it was saved by an earlier version, by a "
-                "federation, or with layers around the exchange); fit it again"
+                f"{directory} lacks what is needed to change it (it was saved by a federation, with layers "
+                "around the exchange, or with sums of models that cannot be saved untrained); fit it "
+                "again, with --update refit if such sums are the reason"
             )
         if table is not None:
             frame = grown._read(table)
@@ -105,11 +100,10 @@ class Grown:
         nodes = np.array([labels[text] for text in texts], dtype=object)
         return self._checked(frame, nodes, data)
 
-    def save(self, report: bool) -> None:
+    def save(self) -> None:
         """Write the new result."""
         self.talk.activity.doing(f"Saving in {self.out}")
-        more = [write_report] if report else []  # it is large
-        save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite, more=more)
+        save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite)
         self.talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
         out = shlex.quote(str(self.out))
         self.talk.plain(f"Next: fedrelax info {out}, or fedrelax report {out}")

@@ -18,7 +18,6 @@ from fedrelax.errors import FedRelaxError
 if TYPE_CHECKING:
     from fedrelax.paper.reproduce import Reproduction
 
-MOST_LETTERS = 210
 Number = TypeVar("Number", int, float)
 
 
@@ -156,10 +155,7 @@ def _tell(done: Reproduction, runs: int, talk: Talk) -> None:
     for one in done.findings:
         verdict = (f"{one.verdict}: ", f"bold {colours.get(one.verdict, 'yellow')}")
         talk.say(Text.assemble(f"{one.figure}  ", verdict, one.statement))
-        numbers = one.numbers
-        if len(numbers) > MOST_LETTERS:
-            numbers = numbers[:MOST_LETTERS].rpartition(";")[0] + "; ... (all in summary.md)"
-        talk.say(Padding(Text(numbers, style="dim"), (0, 0, 0, 7)))
+        talk.say(Padding(Text(one.numbers, style="dim"), (0, 0, 0, 7)))
     talk.say("")
     for name, compared, within, gap in agreement_counts(done):
         unit = "of the ratio" if " DT " in name else "standard errors"

@@ -7,7 +7,6 @@ and ``config.toml`` use the same names.
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from dataclasses import asdict, dataclass
@@ -285,6 +284,7 @@ ARGUMENT = re.compile(
     rf"(?<![\w.(])({'|'.join(FLAGS)})="
     r"(True|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+-]+(?:\.\d+)?)(?![\w(])"
 )
+QUOTES = "'\""
 PLACE = re.compile(r"\b(?:choose|give) another (?:directory|file|place)\b")
 
 
@@ -305,11 +305,5 @@ def _flag(match: re.Match[str]) -> str:
     flag, text = FLAGS[match[1]], match[2]
     if text == "True":
         return flag
-    if text[0] not in "'\"[":
-        return f"{flag} {text}"
-    try:
-        value = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return match[0]
-    values = value if isinstance(value, list) else [value]
-    return " ".join(f"{flag} {shlex.quote(str(each))}" for each in values)
+    values = re.findall(r"'[^']*'|\"[^\"]*\"|[\w.+-]+", text)
+    return " ".join(f"{flag} {shlex.quote(value.strip(QUOTES))}" for value in values)

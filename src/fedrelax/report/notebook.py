@@ -20,11 +20,7 @@ from fedrelax.solvers import Result
 from fedrelax.wiring import wiring_name
 
 MOST_LINES, MOST_NODES = 10, 500
-SHORT = {
-    "local_loss": "loss on own rows",
-    "gtv": "disagreement (GTV)",
-    "validation_loss": "validation loss",
-}
+SHORT = {"local_loss": "loss on own rows", "validation_loss": "validation loss"}
 STYLE = (
     ".fedrelax{color:inherit;font-size:13px;line-height:1.45;max-width:760px}"
     ".fedrelax p{margin:.15em 0}.fedrelax .lead{font-size:15px;font-weight:600}"
@@ -47,16 +43,9 @@ def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> st
     rounds = (
         f"{counted(result.n_rounds, 'round')} ({result.reason}){stayed}, {result.engine} engine"
     )
-    ends = {words: data.history[name][[0, -1]] for name, words in SHORT.items()}
-    curves = [
-        f"{words}: {first:.3g} → {last:.3g}"
-        for words, (first, last) in ends.items()
-        if np.isfinite(last)
-    ]
     return _fragment(
         _verdict(data),
         f"<p>{html.escape('; '.join([_size(result), *facts, rounds]))}.</p>",
-        f"<p>{html.escape('; '.join(curves))}.</p>",
         _nodes(data, result.graph if result.kept is None else result.kept),
         more,
     )
@@ -99,9 +88,9 @@ def _size(result: Result) -> str:
 
 def _nodes(data: ReportData, used: Graph) -> str:
     heads, columns = ["node", "model", "neighbours"], []
-    for name in ("local_loss", "validation_loss"):
+    for name, words in SHORT.items():
         if np.isfinite(data.alone(name)).any():
-            heads += [f"{SHORT[name]}, alone", "together"]
+            heads += [f"{words}, alone", "together"]
             columns += [data.alone(name), data.kept(name)]
     lines = []
     for k, label in enumerate(data.graph.labels[:MOST_LINES]):

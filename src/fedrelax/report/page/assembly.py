@@ -138,7 +138,6 @@ def _texts(data: ReportData) -> dict[str, str]:
     """Return every sentence of the page, escaped."""
     evaluation, saved = data.evaluation, data.saved
     assert saved is not None
-    shared = sharing_of(saved)
     about, told, again = saved.about, texts.told_by_sites(saved), texts.settings_text(saved)
     title = "Not measured" if evaluation is None else evaluation.headline
     helped, places = (
@@ -185,9 +184,9 @@ def _texts(data: ReportData) -> dict[str, str]:
         **{name: html.escape(text) for name, text in plain.items()},
         "help": _paragraphs(helped),
         "where": _paragraphs(places),
-        "left": _paragraphs(texts.what_left(shared)),
+        "left": _paragraphs(texts.what_left(sharing_of(saved))),
         "tiles": "".join(f"<div>{_pairs([tile])}</div>" for tile in tiles),
-        "sharing": _pairs(texts.sharing_details(saved, shared)),
+        "sharing": _pairs(texts.sharing_details(saved)),
         "command": f"<pre>{html.escape(again)}</pre>" if again else "",
         "settings": _pairs(texts.facts(saved).items()),
         "story": story_section(saved),

@@ -111,6 +111,8 @@ def _candidates(saved: SavedResult) -> list[dict[str, Any]]:
         best = int(np.argmin(counted)) if np.isfinite(counted).any() else len(losses) - 1
         keep = thinned(len(losses), MOST_ROUNDS)
         least, last = numbers(losses[[best, -1]])
+        same = np.isclose(alpha, about["alpha"], 1e-9, 0.0)
+        taken = bool(same and (name == chosen or alpha == 0))
         line = {
             "wiring": name,
             "alpha": float(f"{alpha:.5g}"),
@@ -119,8 +121,7 @@ def _candidates(saved: SavedResult) -> list[dict[str, Any]]:
             "last": last,
             "best": least,
             "bestRound": best,
-            "chosen": bool(np.isclose(alpha, about["alpha"], 1e-9, 0.0))
-            and (name == chosen or alpha == 0),
+            "chosen": taken,
         }
         lines.append(line)
     return lines

@@ -59,7 +59,7 @@ def _mean(evaluation: Evaluation, gap: Gap) -> str:
 
 
 def where(evaluation: Evaluation | None, group_sizes: list[int]) -> list[str]:
-    """Say which nodes and which kinds of models gained and which lost, and which groups there are."""
+    """Say which nodes gained and which lost, and which groups there are."""
     groups = []
     if group_sizes:
         sizes = [f"{size:,}" for size in group_sizes[:8]] + ["..."] * (len(group_sizes) > 8)
@@ -81,13 +81,6 @@ def where(evaluation: Evaluation | None, group_sizes: list[int]) -> list[str]:
         lines.append(f"{have} a larger error than alone. {which} {worst}.")
     else:
         lines.append("No node has a larger error than alone.")
-    kinds = evaluation.by_kind()
-    if len(kinds) > 1:
-        (most, *_, gain), (least, *_, other) = kinds[0], kinds[-1]
-        lines.append(
-            f"Of the kinds of models, {short(most)} gained most ({percent(gain)}) and "
-            f"{short(least)} least ({percent(other)})."
-        )
     return lines + groups
 
 
@@ -119,7 +112,7 @@ def pooled_text(shared: Sharing) -> str:
 
 
 def what_left(shared: Sharing) -> list[str]:
-    """Say in brief what every node gave away."""
+    """Say what every node gave away."""
     if shared.only_pooled:
         return [pooled_text(shared), FEW_ROWS]
     pooled = [pooled_text(shared)] if shared.pooled else []
@@ -138,7 +131,7 @@ def what_left(shared: Sharing) -> list[str]:
 
 TRIALS = (
     "Every candidate with coupling ran on folds: its models, trained on the other folds, exchanged "
-    "predictions in the same way. These are not counted."
+    "predictions in the same way; these are not counted."
 )
 CANDIDATES = (  # the table of edges of a large graph has only the edges that were found
     "During the search for neighbours, predictions also went to candidates that did not become "
@@ -148,6 +141,15 @@ ONE_PROCESS = (
     "It was computed in one process that held all nodes' rows; the sizes are what would travel between "
     "sites. The pooled model used everybody's rows, for comparison only."
 )
+TO_THE_HUB = (
+    "Each node reports its losses, its disagreement with its neighbours and the number of its validation "
+    "rows after every round."
+)
+THIS_PAGE = (
+    "It shows every node's name, row counts, errors and losses, but no model. Models in the result "
+    "directory may hold more: nearest neighbours, support vectors and Gaussian processes contain training "
+    "rows."
+)
 OWN_MACHINES = "Every site computed on its own machine and keeps its own model."
 SCHEMA_TELLS = (
     "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
@@ -155,67 +157,22 @@ SCHEMA_TELLS = (
 )
 
 
-def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]]:
-    """Return the full account, as (name, sentence) pairs."""
-    sent = [
-        ("Rows, labels, parameters", "None: no message contains any of them."),
-        ("Predictions", _predictions(saved, shared)),
-    ]
+def sharing_details(saved: SavedResult) -> list[tuple[str, str]]:
+    """Return what else left the nodes, and what this page holds, as (name, sentence) pairs."""
+    told, details = told_by_sites(saved), []
     if saved.about["wiring"] == "discover" and len(saved.graph) > SMALL:
-        sent.append(("To candidate neighbours", CANDIDATES))
+        details.append(("To candidate neighbours", CANDIDATES))
     if saved.choice is not None:
-        sent.append(("While alpha was chosen", TRIALS))
-    told, this_run = told_by_sites(saved), ONE_PROCESS
+        details.append(("While alpha was chosen", TRIALS))
+    if saved.preparation is not None:
+        details.append(("Schema", SCHEMA_TELLS))
+    this_run = ONE_PROCESS
     if told is not None:
         sealed = "sealed: the hub carried them and could not read them"
         seal = sealed if told.get("sealed") else "open: the hub could read them"
         this_run = f"{OWN_MACHINES} Their predictions were {seal}."
-    drawn = {"given": "Provided by the user", "standard": "Drawn from N(0, I)"}
-    public = drawn.get(shared.how, f"Drawn from all nodes' inputs ({shared.how})")
-    privacy = [("Privacy", shared.promised)]
-    if not shared.promises:
-        privacy = [
-            ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
-            (
-                "Privacy",
-                f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too.",
-            ),
-        ]
-    return [
-        *([("Partial pooling", pooled_text(shared))] if shared.pooled else []),
-        *([] if shared.only_pooled else sent),
-        ("Public rows", f"{public}. They reveal {shared.reveals}."),
-        *([] if saved.preparation is None else [("Schema", SCHEMA_TELLS)]),
-        (
-            "To whoever runs the rounds",
-            "Each node reports its losses, its disagreement with its neighbours and the number of its "
-            "validation rows after every round.",
-        ),
-        *privacy,
-        ("This run", this_run),
-        (
-            "This page",
-            "It shows every node's name, row counts, errors and losses, but no model. Models in the "
-            "result directory may hold more: nearest neighbours, support vectors and Gaussian "
-            "processes contain training rows.",
-        ),
-    ]
-
-
-def _predictions(saved: SavedResult, shared: Sharing) -> str:
-    if shared.exchanges == 0:
-        return "None in the run that was kept: alpha is 0, so no node listens to another."
-    kind = "class probabilities" if saved.task.is_classification else "numbers"
-    outputs = "one number" if shared.outputs == 1 else f"{shared.outputs} {kind}"
-    sets = " for the public rows of both ends" if shared.sets == 2 else ""
-    counts, per = sorted(shared.neighbours.values()), shared.per_neighbour
-    spread = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] != counts[-1] else f"{counts[0]:,}"
-    return (
-        f"{shared.public_rows:,} public rows x {outputs}{sets} x {shared.exchanges:,} exchanges (the "
-        f"first models, then every round) = {per:,} numbers of {BYTES} bytes, "
-        f"{size_text(BYTES * per)}, from each node to each neighbour. With {spread} neighbours, all "
-        f"nodes together sent {size_text(BYTES * sum(counts) * per)}."
-    )
+    details.append(("To whoever runs the rounds", TO_THE_HUB))
+    return [*details, ("This run", this_run), ("This page", THIS_PAGE)]
 
 
 def nodes_lead(evaluation: Evaluation | None) -> str:
