@@ -17,7 +17,6 @@ from fedrelax.report import report_data
 from fedrelax.report.terminal import (
     evaluation_report,
     fact_table,
-    kind_table,
     node_table,
     way_table,
 )
@@ -123,13 +122,6 @@ def test_counts_are_whole_numbers_also_in_a_column_with_gaps():
     nodes = shown.nodes.assign(rows=[5.0, np.nan, 5.0, 1500.0], test_rows=[2.0, 2.0, 2.0, 2.0])
     text = text_of(node_table(replace(shown, nodes=nodes)))
     assert "2.0" not in text and "nan" not in text and "1,500" in text
-
-
-def test_kinds_are_compared():
-    found = evaluation(4).by_kind()
-    assert [line[0] for line in found] == ["ridge", "tree"]
-    assert found[0][1:] == (2, 2.0, 1.25, 37.5)
-    assert "ridge" in text_of(kind_table(evaluation(4)))
 
 
 def test_text_of_a_user_is_never_markup():

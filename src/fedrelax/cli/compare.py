@@ -137,38 +137,27 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     def estimator(train: AnyArray) -> Fitted:
         return estimator_of(source.inputs(train), config)
 
-    table, done = source.table, 0
+    table = source.table
     everything = np.ones(len(table.nodes), dtype=bool)  # for the kinds of models and the graph only
     ways = ways_of(config, estimator(everything))
     start_workers(config.jobs, config.backend)
 
     def show(finished: int, total: int, what: str) -> None:
-        nonlocal done
-        done = finished * config.splits // total
         talk.activity.doing(f"Comparing, {what}", done=finished, total=total)
 
-    try:
-        comparison = compare_ways(
-            estimator,
-            table.X,
-            table.y,
-            table.nodes,
-            ways=ways,
-            splits=config.splits,
-            test_share=config.test_share,
-            groups=source.splitting.values,
-            seed=config.seed,
-            n_jobs=config.jobs,
-            progress=show,
-        )
-    except KeyboardInterrupt:
-        talk.note(f"{done} of {config.splits} splits were complete; a table needs two.")
-        raise
-    if comparison.splits < config.splits:
-        talk.note(
-            f"stopped by Ctrl-C: the table covers {comparison.splits} of {config.splits} splits."
-        )
-    return comparison
+    return compare_ways(
+        estimator,
+        table.X,
+        table.y,
+        table.nodes,
+        ways=ways,
+        splits=config.splits,
+        test_share=config.test_share,
+        groups=source.splitting.values,
+        seed=config.seed,
+        n_jobs=config.jobs,
+        progress=show,
+    )
 
 
 def _save(out: Path, comparison: Comparison, config: CompareConfig, table: Table) -> None:

@@ -85,13 +85,7 @@ class Talk:
         while self.warned:
             (kind, text), times = self.warned.popitem()
             many = "once" if times == 1 else f"{times} times"
-            if kind == "ConvergenceWarning":
-                self.note(
-                    f"{many}, a model stopped before it had converged (scikit-learn's "
-                    "ConvergenceWarning); its predictions are used as they are."
-                )
-            else:
-                self.note(f"{kind}, {many}: {text}")
+            self.note(f"{kind}, {many}: {text}")
 
     def say(self, *what: RenderableType, **how: Any) -> None:
         """Print a result; results come after the notes."""
@@ -183,7 +177,7 @@ def _warnings_as_notes(talk: Talk) -> Iterator[None]:
         if issubclass(category, FedRelaxWarning):
             talk.note(f"{text}.")
         else:
-            talk.warned[kind, "" if kind == "ConvergenceWarning" else text[:200]] += 1
+            talk.warned[kind, text[:200]] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -65,7 +65,7 @@ def demo(
 
     with speaking(debug) as talk, Interruption().caught() as interruption:
         from fedrelax.cli.training import Run
-        from fedrelax.report.terminal import evaluation_report, kind_table
+        from fedrelax.report.terminal import evaluation_report
         from fedrelax.solvers import FedRelax
         from fedrelax.storage.places import check_directory
 
@@ -99,7 +99,7 @@ def demo(
         comment = "made by fedrelax demo; the data come with scikit-learn"
         data = run.save(outcome, settings, comment, [partial(_write_example, inputs)])
         assert data.evaluation is not None
-        talk.say("", evaluation_report(data), "", kind_table(data.evaluation), "")
+        talk.say("", evaluation_report(data), "")
         place = shlex.quote(str(out))
         picture = ", and a picture (result.png)" if (out / "result.png").exists() else ""
         talk.plain(f"Saved in {out}: the models and the numbers{picture}.")

@@ -151,12 +151,11 @@ def try_(
         need("flwr", "flower")
         from fedrelax.federation.trial import made_up, parted, prepare, run_deployed
 
-        for flag, value in (("--target", target), ("--node", node)):
-            if table is None and value is not None:
-                raise FedRelaxError(
-                    f"{flag} {value} names a column of a table, but no table is given; give one, or "
-                    f"leave {flag} out to try made-up rows"
-                )
+        if table is None and (target or node):
+            raise FedRelaxError(
+                "--target and --node name columns of a table, but no table is given; give one, or leave "
+                "them out to try made-up rows"
+            )
         if table is not None and target is None:
             raise FedRelaxError("--target is missing; name the column to predict")
         tables = made_up(sites) if table is None else parted(table, node, sites)

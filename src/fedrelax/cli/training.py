@@ -34,7 +34,7 @@ from fedrelax.models.names import kind_name, short_name
 from fedrelax.report import ReportData, report_data
 from fedrelax.report.data.report_data import USUAL, loss_unit
 from fedrelax.report.data.rounding import short
-from fedrelax.report.page import REPORT, write_report
+from fedrelax.report.page import write_report
 from fedrelax.runtime import Layer
 from fedrelax.solvers import FedRelax
 from fedrelax.storage import read_result, save_result
@@ -232,27 +232,18 @@ class Run:
 
 
 def _write_views(draft: Path, talk: Talk) -> ReportData:
-    """Write the picture and the report of a draft, or say what to install for them; return its data."""
+    """Write the picture and the report of a draft, or say what to install; return its data."""
     saved = read_result(draft)
     data = report_data(saved)
     talk.activity.doing("Writing the report")
-    missing = {}
-    if data.evaluation is not None:
-        try:
-            from fedrelax.report.plots import save_result_picture
+    if data.evaluation is not None and find_spec("matplotlib") is not None:
+        from fedrelax.report.plots import save_result_picture
 
-            save_result_picture(draft / "result.png", data)
-        except ImportError:
-            missing["result.png"] = "matplotlib"
-    if find_spec("plotly") is None:
-        missing[REPORT] = "plotly"
-    else:
+        save_result_picture(draft / "result.png", data)
+    if find_spec("plotly") is not None:
         write_report(data)
-    if missing:
-        talk.note(
-            f"no {' and no '.join(missing)} without {' and '.join(missing.values())}; "
-            "pip install 'fedrelax[report]' adds what is missing."
-        )
+    else:
+        talk.note("no report.html without plotly; pip install 'fedrelax[report]' adds it.")
     return data
 
 

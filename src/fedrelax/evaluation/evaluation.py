@@ -121,14 +121,6 @@ class Evaluation:
         better, worse, equal = (int(part.sum()) for part in (gap > 0, gap < 0, gap == 0))
         return Gap(len(gap), interval, better, worse, equal)
 
-    def by_kind(self) -> list[tuple[str, int, float, float, float]]:
-        """Return (kind of model, nodes, mean error alone, together, gain), the largest gain first."""
-        kinds = []
-        for kind, lines in self.tested.groupby("model", sort=True):
-            alone, ours = float(lines[ALONE].mean()), float(lines[TOGETHER].mean())
-            kinds.append((str(kind), len(lines), alone, ours, float(gains(alone, ours))))
-        return sorted(kinds, key=lambda line: -np.nan_to_num(line[4], nan=-np.inf))
-
     def ranked(self) -> DataFrame:
         """Return the lines, the largest gain first; an error that grew from 0 counts as the largest loss.
 

@@ -106,20 +106,6 @@ def total_table(evaluation: Evaluation) -> Table:
     return plain_table("Over all test rows", names, *(Shown(way, cells(way)) for way in WAYS))
 
 
-def kind_table(evaluation: Evaluation) -> Table:
-    """Return a line per kind of model, the largest gain first: who learned most from the others."""
-    kinds, nodes, alone, ours, gain = zip(*evaluation.by_kind(), strict=True)
-    show = evaluation.measure.show
-    return plain_table(
-        "By kind of model",
-        Shown("model", [escape(kind) for kind in kinds], number=False),
-        Shown("nodes", [*map(str, nodes)]),
-        Shown("alone", [*map(show, alone)]),
-        Shown("together", [*map(show, ours)]),
-        Shown("gain", [*map(_gain, gain)]),
-    )
-
-
 def fact_table(facts: dict[str, str]) -> Table:
     """Return facts in two columns: the name and the value."""
     table = Table.grid(padding=(0, 2))

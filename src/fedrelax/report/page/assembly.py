@@ -23,7 +23,7 @@ from fedrelax.report import palette
 from fedrelax.report.changelog import events_of, story_section
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
-from fedrelax.report.data.rounding import alpha_text
+from fedrelax.report.data.rounding import coupling_text
 from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.page import texts
 from fedrelax.report.page.script_data import script_data
@@ -177,7 +177,7 @@ def _texts(data: ReportData) -> dict[str, str]:
     tiles += [
         ("nodes", f"{len(saved.models):,}"),
         ("edges", f"{len(saved.edges):,}"),
-        ("alpha", alpha_text(about["alpha"])),
+        ("coupling", coupling_text(about["alpha"])),
         ("rounds", f"{about['rounds']:,}"),
     ]
     return {

@@ -65,13 +65,13 @@ def tidy(ax: Any, grid: str | None = None) -> None:
         ax.set_axisbelow(True)
 
 
-def scale_up(ax: Any, values: FloatArray, zero: bool = True) -> None:
-    """Make the y axis logarithmic where values span a wide range, else start it at 0 if asked."""
+def scale_up(ax: Any, values: FloatArray) -> None:
+    """Make the y axis logarithmic where values span a wide range, else start it at 0."""
     finite = values[np.isfinite(values)]
     if spreads(finite):
         ax.set_yscale("log")
         ax.set_ylim(bottom=max(ax.get_ylim()[0], TINY * float(finite.max())))
-    elif zero and len(finite) and finite.min() >= 0:
+    elif len(finite) and finite.min() >= 0:
         ax.set_ylim(0, 1.06 * float(finite.max()) or 1.0)
 
 
