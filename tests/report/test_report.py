@@ -109,7 +109,7 @@ def test_few_nodes_are_all_shown_best_first_and_fit_a_narrow_screen():
 def test_of_many_nodes_the_best_and_the_worst_are_shown():
     text = text_of(node_table(data(60)))
     assert "node [0]" in text and "node [59]" in text and "node [30]" not in text
-    assert "40 nodes between them are left out" in text
+    assert "40 nodes in between are left out" in text
 
 
 def test_nodes_without_test_rows_are_shown_with_dashes():

@@ -73,7 +73,7 @@ def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
             shown.append(Shown(column.in_terminal, cells, column.kind not in ("name", "text")))
     table = plain_table(f"{evaluation.measure.name} on the test rows of each node", *shown)
     if len(ranked) > most:
-        left = f"{len(ranked) - len(lines)} nodes between them are left out; nodes.csv has all"
+        left = f"{len(ranked) - len(lines)} nodes in between are left out; nodes.csv has all"
         table.caption, table.caption_justify = left, "left"
     return table
 
