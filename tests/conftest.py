@@ -48,7 +48,6 @@ THOROUGH = (
     "cli/test_compare.py",
     "cli/test_frameworks.py",
     "cli/test_resume.py",
-    "cli/test_stress.py",
     "comparison/test_advice.py",
     "comparison/test_ways.py",
     "engines/sites/test_batched_nets.py",

@@ -76,7 +76,7 @@ class Shown:
         text = "\n".join(self.screen)
         assert "Traceback" not in text and "unexpected" not in text, text
         assert self.broken == []
-        assert not re.search("about [0-9:]+ left", text), text
+        assert not re.search(r"[━╸╺]{3} \d:\d\d:\d\d", text), text
 
 
 @dataclass(frozen=True)

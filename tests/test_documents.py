@@ -141,7 +141,7 @@ def in_terminal(terminal: Terminal, words: list[str]) -> tuple[int, str]:
     shown = terminal(*words[1:])
     shown.check()
     if words[1] != "example":  # at once
-        assert shown.bars and re.search(r"about \d+:\d\d left", shown.bars[0]), shown.raw
+        assert shown.bars and re.search(r"\d:\d\d:\d\d", shown.raw), shown.raw
     return shown.code, "\n".join(shown.screen)
 
 

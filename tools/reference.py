@@ -20,7 +20,7 @@ HEAD = """# Command line
 
 <!-- made by tools/reference.py: change the help of the commands, not this page -->
 
-Every command and every flag, as `--help` shows them. Flags of `fit`, `compare` and `stress` can also
+Every command and every flag, as `--help` shows them. Flags of `fit` and `compare` can also
 be given in a file ([your own CSV](tutorials/own-csv.md)); the command line wins.
 """
 

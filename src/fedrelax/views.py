@@ -20,7 +20,7 @@ class Looks:
 
     @property
     def plot(self) -> Any:
-        """Pictures of the fitted network: ``graph``, ``curves``, ``gains`` and ``path``.
+        """Pictures of the fitted network: ``graph``, ``curves`` and ``gains``.
 
         See ``fedrelax.report.plots.Plots``; needs matplotlib (the extra ``report``).
         """
@@ -28,7 +28,7 @@ class Looks:
 
         check_is_fitted(self, "result_")
         fitted: Any = self
-        return view("plots").Plots(fitted.result_, fitted.choice_)
+        return view("plots").Plots(fitted.result_)
 
     @property
     def _repr_html_(self) -> Any:

@@ -83,8 +83,7 @@ def test_out_is_a_whole_directory(run, table):
     run(*COMPARE, *FAST, "--out", "out")
     assert run.code == 0
     names = {path.name for path in Path("out").iterdir()}
-    csv_and_more = {"comparison.csv", "nodes.csv", "comparison.json", "config.toml"}
-    assert names == {*csv_and_more, "comparison.png"}
+    assert names == {"comparison.csv", "nodes.csv", "comparison.json", "config.toml"}
     frame = pd.read_csv("out/comparison.csv")
     assert list(frame.columns) == ["split", "way", "error", "settings"] and len(frame) == 6
     nodes = pd.read_csv("out/nodes.csv")

@@ -175,7 +175,7 @@ def test_edges_from_a_file_with_weights(run, table):
 def test_coordinates_are_no_features_unless_named(run, table):
     words = ("--node", "town", "--target", "power", *QUICK)
     text = run("fit", "towns.csv", *words, "--graph", "knn:lat,lon:2")
-    assert run.code == 0 and "'lat', 'lon' are coordinates, not features" in text
+    assert run.code == 0 and "'lat', 'lon': coordinates, not features" in text
     saved = read_result("out")
     assert saved.about["feature_names"] == ["wind", "sun", "alarm"]
     assert saved.graph.geographic and saved.graph.positions is not None
@@ -325,8 +325,7 @@ def test_a_choice_without_time_says_what_it_left_out_and_gives_a_result(run, tab
 
 def test_fit_learns_differences_and_predicts_with_their_sums(run, table):
     words = ("--alpha", "0.1", "--model", "tree", "--update", "difference", "--rounds", "2")
-    text = run(*FIT, *words, "--out", "out")
-    assert "(update difference)" in text
+    run(*FIT, *words, "--out", "out")
     assert "update difference" in Path("out/report.html").read_text()
     assert 'update = "difference"' in Path("out/config.toml").read_text()
     town = str(table["town"].iloc[0])

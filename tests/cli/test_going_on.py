@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -42,23 +41,17 @@ def test_join_update_leave(run: Run, result: Path) -> None:
     assert "Learned 32 new rows of 'Oslo'" in text
     assert "the old rows of 4 of these nodes are not available" in text
 
-    text = run("unplug", "third", "Oslo", "--out", "fourth", "--table", "towns.csv", "--report")
+    text = run("unplug", "third", "Oslo", "--out", "fourth", "--table", "towns.csv")
     assert "Node 'Oslo' left." in text
-    assert Path("fourth/report.html").exists()
     assert "Oslo" not in read_result("fourth").graph
 
     text = run("info", "fourth")
     assert "'Alta' joined" in text
     assert "'Oslo' left" in text
-    story = json.loads(_json(run, "fourth"))["story"]
+    story = read_result("fourth").living["story"]
     assert [event["what"] for event in story] == ["join", "update", "leave"]
     run("predict", "fourth", "alta.csv", "--out", "said.csv")
     assert len(pd.read_csv("said.csv")) == 8
-
-
-def _json(run: Run, directory: str) -> str:
-    run("info", directory, "--json")
-    return run.stdout
 
 
 def test_coordinates_that_are_text_are_not_used(run: Run, result: Path) -> None:

@@ -28,7 +28,7 @@ def test_fit_writes_the_report_and_the_command_writes_the_same(plotly, run, tabl
     assert Path("out/report.html").read_bytes() == first
     page = first.decode()
     assert "Learning together" in page or "No clear difference" in page
-    assert "--wiring auto" in page and "Chosen by cross-validation" in page
+    assert "wiring = &quot;auto&quot;" in page and "Chosen by cross-validation" in page
 
 
 def test_files_are_not_replaced_unasked(plotly, run, table):

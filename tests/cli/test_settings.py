@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from pydantic import Field
 from typer.testing import CliRunner
 
 from fedrelax import FedRelaxRegressor
 from fedrelax.cli.compare import CompareConfig
 from fedrelax.cli.config import command_with
 from fedrelax.cli.fit import FitConfig
-from fedrelax.cli.flags import LEARNING, Check, flag
+from fedrelax.cli.flags import LEARNING, flag
 
 WORDS = ("towns.csv", "--node", "town", "--target", "power", "--out", "out")
 
@@ -21,11 +22,10 @@ WORDS = ("towns.csv", "--node", "town", "--target", "power", "--out", "out")
 class Longer(FitConfig):
     """The settings of fit, and one more."""
 
-    validation_share: Annotated[float, Check(ge=0, lt=1)] = flag(
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = flag(
         LEARNING,
         "Rows that stop the rounds.",
         default=0.0,
-        before="wiring",
         argument="validation_share",
     )
 
@@ -49,8 +49,8 @@ def test_a_new_field_is_checked_and_has_its_place_in_the_help():
     told, text = run_with(*WORDS, "--validation-share", "2")
     assert told == [] and "error: --validation-share is 2.0: it must be less than 1" in text
     text = run_with("--help")[1]
-    found = [text.index(flag) for flag in ("--rounds", "--validation-share", "--wiring")]
-    assert found == sorted(found)
+    places = [text.index(name) for name in ("Learning", "--validation-share", "Running")]
+    assert places == sorted(places)
 
 
 def test_a_file_may_give_it(tmp_path):

@@ -65,7 +65,10 @@ def test_ctrl_c_during_the_rounds_keeps_a_whole_result(run, table, jobs):
     done = start_and_signal(signal.SIGINT, "--jobs", jobs)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert "stopping after this round" in done.stderr and "its models are kept" in done.stderr
+    assert (
+        "stopping as soon as there are models" in done.stderr
+        and "its models are kept" in done.stderr
+    )
     saved = read_result("out")
     assert saved.about["reason"] == "stopped by Ctrl-C"
     assert saved.about["rounds"] == len(saved.history) - 1 < 5000
@@ -78,7 +81,7 @@ def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
     done = start_and_signal(signal.SIGINT, "--update", "refit", alpha="auto", rounds="4")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert "ending the search" in done.stderr
+    assert "stopping as soon as there are models" in done.stderr
     saved = read_result("out")
     assert "the search was stopped by Ctrl-C" in str(saved.metrics) + str(saved.about)
     assert saved.metrics["errors"]["together"] > 0
@@ -87,9 +90,9 @@ def test_ctrl_c_while_settings_are_chosen_takes_the_best_so_far(run, table):
 # The default fit, in this process: the signal comes as a step begins.
 
 PHASES = {
-    "finding": ("fedrelax.selection.default.find", "ending the search as soon as there are models"),
-    "trying": ("fedrelax.selection.default.compare_beside", "ending the search"),
-    "measuring": ("fedrelax.cli.training.evaluate", "measuring and saving the models"),
+    "finding": ("fedrelax.selection.default.find", "stopping as soon as there are models"),
+    "trying": ("fedrelax.selection.default.compare_beside", "stopping as soon as there are models"),
+    "measuring": ("fedrelax.cli.training.evaluate", "stopping as soon as there are models"),
     "all rows": (FedRelaxEstimator, "no second training on all rows"),
     "saving": ("fedrelax.cli.training.save_result", "the result is being saved"),
     "report": ("fedrelax.cli.training.write_report", "the result is being saved"),

@@ -1,4 +1,4 @@
-"""Names of others in a terminal, terminals that know ASCII only, paths that no system takes, formulas."""
+"""Names of others in a terminal, terminals that know ASCII only, paths that no system takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -54,19 +53,20 @@ def test_names_do_not_steer_the_terminal(home):
     texts = [
         (home / "fit.txt").read_text(encoding="utf-8"),
         fedrelax("info", home / "result"),
-        fedrelax("info", home / "result", "--json"),
         fedrelax("unplug", home / "result", "nobody", "--out", home / "out"),
         fedrelax("fit", home / "towns.csv", *columns, "--features", "w", "--out", home / "out"),
     ]
     assert [steering(text) for text in texts] == [set()] * len(texts)
     assert r"Oslo\x1b[31m" in texts[0] and r"Oslo\x1b[31m" in texts[1]
-    assert {line["node"] for line in json.loads(texts[2])["per_node"]} >= set(EVIL)
 
 
 def test_ascii_terminals_get_every_name_in_ascii(home):
     assert r"Bod\xf8" in fedrelax("info", home / "result", charset="ascii")
-    told = json.loads(fedrelax("info", home / "result", "--json", charset="ascii"))
-    assert {line["node"] for line in told["per_node"]} >= set(EVIL)
+    words = ("--target", "power", "--quick", "--json", "--out", home / "again")
+    told = fedrelax("fit", home / "towns.csv", "--node", "town", *words, charset="ascii")
+    assert steering(told) == set()
+    nodes = json.loads(told[told.index("{") :])["per_node"]
+    assert {line["node"] for line in nodes} >= set(EVIL)
     assert "Train one model per node" in fedrelax("fit", "--help", charset="ascii")
 
 
@@ -90,14 +90,3 @@ def test_paths_that_are_too_long_are_one_sentence(run, long):
     ):
         text = run.refused(*words)
         assert len(text) < 400 and "unexpected" not in text, words
-
-
-def test_cells_that_a_spreadsheet_would_run_are_named_and_stay_as_they_are(run):
-    table = towns().replace({"town": {"Oslo": "=cmd|'/C calc'!A0", "Bodø": "-1"}})
-    table.to_csv("towns.csv", index=False)
-    said = run("fit", "towns.csv", "--node", "town", "--target", "power", "--features", "wind,sun",
-               "--quick", "--out", "result")  # fmt: skip
-    assert "column 'node' of nodes.csv has cells that a spreadsheet would run as formulas" in said
-    said = run("predict", "result", "towns.csv", "--out", "out.csv")
-    assert "column 'town' of out.csv has cells" in said and "=cmd|" in said
-    assert pd.read_csv("out.csv")["town"].tolist() == table["town"].tolist()

@@ -14,7 +14,7 @@ from fedrelax.models import SoftmaxModel
 from fedrelax.models.curves import CurveColumns
 from fedrelax.pooling.search import ROUNDS
 from fedrelax.report import report_data, report_html
-from fedrelax.report.data.report_data import candidates_of_choice
+from fedrelax.report.page.script_data import script_data
 from fedrelax.solvers import PartialPooling
 from fedrelax.splits import TEST_STREAM, group_rows, training_mask
 from fedrelax.storage import load_result, read_result, save_result
@@ -56,11 +56,9 @@ def test_the_report_marks_the_one_that_was_chosen(tmp_path):
     model = FedRelaxRegressor().fit(X, y, nodes=nodes)
     assert model.level_ < 1
     save_result(tmp_path / "r", model)
-    for shown in (
-        candidates_of_choice(model.choice_),
-        report_data(read_result(tmp_path / "r")).candidates,
-    ):
-        assert [one.alpha for one in shown if one.chosen] == [pytest.approx(model.alpha_)]
+    shown = script_data(report_data(read_result(tmp_path / "r")))["candidates"]
+    chosen = [one["alpha"] for one in shown if one["chosen"]]
+    assert chosen == [pytest.approx(model.alpha_, rel=1e-4)]
 
 
 def test_callbacks_history_and_alone():

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.linear_model import Ridge
 
-from fedrelax import FedRelaxRegressor, Network
+from fedrelax import FedRelaxRegressor
 
 from .conftest import HOSTILE, ring
 
@@ -66,10 +66,6 @@ def test_hostile_names_stay_text():
     for text in (model._repr_mimebundle_()["text/html"], model.result_._repr_html_()):
         found = checked(text)
         assert "<script>window.harmed = 1</script>" in found.text
-    network = Network(ring(list(HOSTILE)), public=np.zeros((2, 2)))
-    for label in HOSTILE:
-        network.add(label, np.eye(2), [1.0, 2.0], Ridge())
-    assert "window.harmed" in checked(network._repr_html_()).text
 
 
 def test_a_browser_runs_nothing_of_it(tmp_path, browser):
@@ -94,7 +90,6 @@ def test_the_summary_says_what_came_out():
     assert f"the validation loss is {curve[result.n_rounds]:.3g}" in found.text
     assert f"{result.kept.n_edges} of {result.graph.n_edges} edges kept" in found.text
     assert "alpha 0.3, wiring rewire" in found.text and result.reason in found.text
-    assert f"validation loss: {curve[0]:.3g} → {curve[-1]:.3g}" in found.text
     assert "site 9" in found.text and "and 4 more" in found.text
     assert found.tags.count("tr") == 11
     assert "alpha" not in checked(result._repr_html_()).text  # a result does not know it

@@ -248,7 +248,7 @@ def test_a_page_of_very_many_edges_shows_the_strongest_of_each_node(opened, tmp_
 
 OUTSIDE = """[...document.querySelectorAll(
   '.top a:not(.skip), .top button, h1, .tiles dd, #intervals-chart text, #gains-charts text, '
-  + '#node-table th, #node-table td, #choice-table th, #choice-table td, #sent-table th, #sent-table td')]
+  + '#node-table th, #node-table td, #choice-table th, #choice-table td')]
   .map((one) => [one, one.getBoundingClientRect()])
   .filter(([_, box]) => box.width && (box.left < 0 || box.right > document.documentElement.clientWidth))
   .map(([one]) => one.tagName + ' ' + one.textContent)"""
@@ -259,7 +259,6 @@ OUTSIDE = """[...document.querySelectorAll(
 def test_a_narrow_screen_shows_everything_without_scrolling_sideways(which, request, opened):
     page = opened(write_report(request.getfixturevalue(which)))
     page.size(420, 900)
-    page.js("document.getElementById('sent-details').open = true")
     page.js("new Promise((done) => setTimeout(done, 300))")  # charts follow the new width
     assert page.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert page.js(OUTSIDE) == []

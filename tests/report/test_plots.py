@@ -165,26 +165,6 @@ def test_nodes_that_stay_alone_are_shown_with_the_model_they_keep():
     assert values[1] == records[-1].node_validation_loss[1]
 
 
-def test_the_path_marks_what_was_chosen():
-    model = fitted(level=1.0)
-    ax = model.plot.path()
-    assert ax.get_xlabel() == "alpha: how much neighbours count (no unit)"
-    assert ax.get_ylabel() == "validation loss\nat the best round (squared error, target²)"
-    choice = model.choice_
-    assert choice.alpha > 0
-    (ring,) = [line for line in ax.lines if line.get_markersize() == 13]
-    assert ring.get_xdata()[0] == choice.alpha
-    drawn = {float(x) for line in ax.lines for x in line.get_xdata() if line.get_marker() in "os"}
-    assert drawn == {alpha for alpha in choice.alphas if alpha > 0}
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names[:3] == ["graph as given", "discover", "each node alone (alpha 0)"]
-    assert f"alpha {choice.alpha:.3g}" in names[3]
-    same = model.result_.plot.path(choice)
-    assert [line.get_label() for line in same.lines] == [line.get_label() for line in ax.lines]
-    levels = fitted(wiring="fixed").plot.path().get_legend().get_texts()
-    assert {"graph as given", "graph as given, level 0.1"} < {text.get_text() for text in levels}
-
-
 def test_classes_are_in_percent_and_nats():
     X, y, nodes = rows()
     model = FedRelaxClassifier(graph=Graph.complete(LABELS), rounds=1, alpha=0.1)
@@ -206,7 +186,6 @@ SENTENCES = [
     (lambda p: p.graph(evaluation=[1, 2]), "evaluation is a list; pass what fedrelax.evaluation"),
     (lambda p: p.curves("validation_loss"), "no rows were held out"),
     (lambda p: p.curves("gvt"), "must be one of local_loss.*did you mean 'gtv'"),
-    (lambda p: p.path(), "nothing was chosen here.*alpha='auto'"),
 ]
 
 

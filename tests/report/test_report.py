@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -110,7 +109,7 @@ def test_few_nodes_are_all_shown_best_first_and_fit_a_narrow_screen():
 def test_of_many_nodes_the_best_and_the_worst_are_shown():
     text = text_of(node_table(data(60)))
     assert "node [0]" in text and "node [59]" in text and "node [30]" not in text
-    assert "... 40 more" in text
+    assert "40 nodes in between are left out" in text
 
 
 def test_nodes_without_test_rows_are_shown_with_dashes():
@@ -152,23 +151,25 @@ def test_a_picture_is_drawn_for_any_result(tmp_path, n, placed):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-def lines_at(width: int, shown) -> list[str]:
-    console = Console(width=width, file=io.StringIO())
-    console.print(shown)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
-
-
-def test_a_narrow_terminal_shows_fewer_columns_and_no_broken_words():
-    wide, narrow, tiny = (lines_at(width, node_table(data(4))) for width in (100, 42, 34))
-    heads = [lines[-6].split() for lines in (wide, narrow, tiny)]
-    assert heads[0] == ["node", "model", "rows", "test", "alone", "pooled", "together", "gain"]
-    assert heads[1] == ["node", "model", "alone", "together", "gain"]
-    assert heads[2] == ["node", "alone", "together", "gain"]
-    assert len(wide) == len(narrow) and "node [0]" in tiny[-4]
+def test_tables_fit_a_terminal():
     ways, rows = ("alone", "mixed model", "together"), np.array([[8, 2]])
     errors = 3000.0 + np.arange(15.0).reshape(5, 3) ** 2
     found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((5, 3, 1)), [[{}] * 3] * 5, ("a",),
                        rows, {})  # fmt: skip
-    texts = ["\n".join(lines_at(width, way_table(found))) for width in (100, 50, 34)]
-    assert [text.count(" interval") - text.count("% interval") for text in texts] == [2, 1, 0]
-    assert all("\nmixed model " in text for text in texts)
+    text = text_of(way_table(found), width=80)
+    assert "\nmixed model " in text and "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    heads = text_of(node_table(data(4))).splitlines()[1].split()
+    assert heads == ["node", "model", "rows", "test", "alone", "pooled", "together", "gain"]
+
+
+def test_where_most_splits_chose_one_model_the_advice_is_about_that():
+    ways, errors = ("alone", "together"), np.array([[2.0, 1.0], [2.1, 1.0], [2.0, 1.1]])
+    for chosen, name in (
+        ([True, True, False], "One model for all"),
+        ([True, False, False], "Learning"),
+    ):
+        settings = [[{}, {"one_model": one}] for one in chosen]
+        found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((3, 2, 1)), settings, ("a",),
+                           np.array([[80, 20]]), {})  # fmt: skip
+        assert f"Federate. {name}" in found.advice

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from fedrelax.report import palette, report_data, report_html, write_report
 from fedrelax.report.data.columns import NODES, Column
 from fedrelax.report.data.layout import EdgeTable, places, project, spread
 from fedrelax.report.data.sharing import sharing_of
-from fedrelax.report.page.texts import command, did_it_help, sharing_details, where
+from fedrelax.report.page.texts import did_it_help, settings_text, sharing_details, what_left, where
 from fedrelax.report.terminal import node_table
 from fedrelax.runtime import LocalExchange
 from fedrelax.storage import read_result, save_result
@@ -84,7 +85,7 @@ def test_a_result_without_test_rows_has_a_page_too(tmp_path):
     fitted = FedRelaxRegressor(alpha=0.1, rounds=1).fit(X, X[:, 0], nodes=np.repeat(["a", "b"], 6))
     saved = read_result(save_result(tmp_path / "out", fitted))
     assert "Not measured" in report_html(saved)
-    assert command(saved) == ""
+    assert settings_text(saved) == ""
 
 
 def test_a_new_column_needs_one_line(small, monkeypatch):
@@ -96,7 +97,7 @@ def test_a_new_column_needs_one_line(small, monkeypatch):
     monkeypatch.setattr("fedrelax.report.data.columns.NODES", (*NODES, share))
     saved = read_result(small)
     data = data_of(report_html(saved))
-    assert data["tables"]["nodes"][-1] == ["share", "share that tests", "count"]
+    assert data["table"][-1] == ["share", "share that tests", "count"]
     assert data["nodes"]["share"] == data["nodes"]["test"]
     console = Console(width=120, file=io.StringIO())
     console.print(node_table(report_data(saved)))
@@ -193,9 +194,10 @@ def test_the_account_of_what_left_is_what_was_delivered(tmp_path, monkeypatch):
 
 def test_the_words_say_what_is_not_private(small):
     saved = read_result(small)
-    text = " ".join(words for _, words in sharing_details(saved, sharing_of(saved)))
-    assert "not a privacy guarantee" in text and "None was added" in text
+    text = " ".join(what_left(sharing_of(saved)))
+    assert "not a privacy guarantee" in text and "No noise was added" in text
     assert "points between two input rows" in text
+    assert "contain training rows" in dict(sharing_details(saved))["This page"]
 
 
 # The verdict
@@ -287,14 +289,9 @@ def test_where_names_the_winners_and_the_losers(small):
     assert f"{best['node']} (+{best['gain']:.0f} %)" in text
 
 
-def test_the_command_makes_the_run_again():
-    class Saved:
-        config = {  # noqa: RUF012
-            "data": "/d/my table.csv", "node": "site", "target": "y", "features": ["a", "b c"],
-            "quick": False, "alpha": "auto", "model-for": {"no 1": "tree"},
-        }  # fmt: skip
-
-    assert command(Saved()) == (
-        "fedrelax fit '/d/my table.csv' --node site --target y --features 'a,b c' --alpha auto "
-        "--model-for 'no 1=tree' --out result"
-    )
+def test_the_settings_on_the_page_make_the_run_again(small):
+    config = {"data": "/d/my table.csv", "quick": False, "model-for": {"no 1": "tree"}}
+    saved = dataclasses.replace(read_result(small), config=config)
+    assert tomllib.loads(settings_text(saved)) == config
+    page = report_html(saved)
+    assert "fedrelax fit --config FILE" in page and "/d/my table.csv" in page

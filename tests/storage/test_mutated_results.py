@@ -22,7 +22,6 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.cli.info import to_dict
 from fedrelax.evaluation import evaluate
 from fedrelax.report import report_data
 from fedrelax.report.changelog import events_of
@@ -30,7 +29,6 @@ from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.page.texts import facts
 from fedrelax.report.terminal import evaluation_report
 from fedrelax.storage import load_result, read_result, save_result
-from fedrelax.storage.saving import plain
 
 from .hostile import resign
 
@@ -133,7 +131,6 @@ def used(out: Path, frame, nodes) -> None:
     """Do with a result what ``info``, ``report``, ``predict``, ``update`` and ``unplug`` begin with."""
     found = read_result(out)
     facts(found), sharing_of(found), events_of(found)
-    json.dumps(plain(to_dict(found)))
     data = report_data(found)
     if data.evaluation is not None:
         evaluation_report(data)

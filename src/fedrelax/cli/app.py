@@ -15,7 +15,6 @@ from fedrelax.cli.living_commands import join, unplug, update
 from fedrelax.cli.predict import predict
 from fedrelax.cli.reproduce import reproduce
 from fedrelax.cli.serve import serve
-from fedrelax.cli.stress import stress
 
 app = typer.Typer(
     name="fedrelax",
@@ -55,7 +54,7 @@ def about(
 
 
 for run in (
-    compare, fit, resume, predict, join, update, unplug, info, report, serve, stress, example, demo,
+    compare, fit, resume, predict, join, update, unplug, info, report, serve, example, demo,
     reproduce,
 ):  # fmt: skip
     app.command(run.__name__, no_args_is_help=run is not demo)(run)

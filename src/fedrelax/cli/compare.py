@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
+from pydantic import BeforeValidator, Field
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
-from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, flag
+from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, flag
 from fedrelax.cli.settings import Alpha, LearningConfig, Rounds, parts_of
 from fedrelax.typing import AnyArray
 
@@ -31,22 +31,19 @@ class CompareConfig(LearningConfig):
     """All settings of ``fedrelax compare``."""
 
     command: ClassVar[str] = "compare"
-    steps: ClassVar[Mapping[str, float]] = {"reading": 0.5, "comparing": 30.0, "saving": 1.0}
 
-    splits: Annotated[int, Check(ge=2)] = flag(
+    splits: Annotated[int, Field(ge=2)] = flag(
         DATA,
         "How many random splits, at least 2. Default: 5.",
         default=5,
-        before="test_share",
     )
-    ways: Annotated[tuple[str, ...] | None, Check(before=parts_of)] = flag(
+    ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(
         LEARNING,
         "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
         "model, federation, fedmd, fedavg, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
-        before="graph",
     )
-    test_share: Annotated[float, Check(gt=0, lt=1)] = flag(
+    test_share: Annotated[float, Field(gt=0, lt=1)] = flag(
         DATA,
         "Share of each node's rows held out for testing in every split. Default: 0.2.",
         default=0.2,
@@ -67,7 +64,6 @@ class CompareConfig(LearningConfig):
     out: Path | None = flag(
         OUTPUT,
         "Directory to write, completely or not at all. Default: none; the table is only shown.",
-        before="overwrite",
         saved=False,
     )
 
@@ -91,7 +87,7 @@ def compare(config: CompareConfig, talk: Talk) -> None:
 
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
-    talk.activity.doing(f"Reading {config.data.name}", step="reading")
+    talk.activity.doing(f"Reading {config.data.name}")
     ways_of(config, FedRelaxRegressor())  # refuses an unknown name before the table is read
     source = read_source(config, talk.note)
     _, test = source.splitting.masks(source.table.nodes, talk.note)
@@ -101,9 +97,9 @@ def compare(config: CompareConfig, talk: Talk) -> None:
             "larger --test-share helps."
         )
     comparison = measure(config, source, talk)
-    talk.activity.doing("Writing the tables", step="saving")
+    talk.activity.doing("Writing the tables")
     if config.out is not None:
-        _save(config.out, comparison, config, source.table, talk)
+        _save(config.out, comparison, config, source.table)
     if config.json:
         answer = {
             "out": None if config.out is None else str(config.out),
@@ -118,8 +114,7 @@ def compare(config: CompareConfig, talk: Talk) -> None:
 
     talk.say("", comparison_report(comparison))
     if config.out is not None:
-        picture = ", comparison.png" if (config.out / "comparison.png").exists() else ""
-        talk.plain(f"\nSaved in {config.out}: {FILES}{picture}")
+        talk.plain(f"\nSaved in {config.out}: {FILES}")
 
 
 def ways_of(config: CompareConfig, estimator: Fitted) -> list[Baseline]:
@@ -148,7 +143,7 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     start_workers(config.jobs, config.backend)
 
     def show(finished: int, total: int, what: str) -> None:
-        talk.activity.doing(f"Comparing, {what}", step="comparing", done=finished, total=total)
+        talk.activity.doing(f"Comparing, {what}", done=finished, total=total)
 
     return compare_ways(
         estimator,
@@ -165,9 +160,7 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     )
 
 
-def _save(
-    out: Path, comparison: Comparison, config: CompareConfig, table: Table, talk: Talk
-) -> None:
+def _save(out: Path, comparison: Comparison, config: CompareConfig, table: Table) -> None:
     from fedrelax.files import dump_toml
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
@@ -179,11 +172,3 @@ def _save(
         settings = config.to_file(task=table.task, features=list(table.feature_names))
         comment = "written by fedrelax compare; run it again with --config"
         (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
-        try:
-            from fedrelax.report.plots import save_comparison_picture
-
-            save_comparison_picture(draft / "comparison.png", comparison)
-        except ImportError:
-            talk.note(
-                "no picture is drawn without matplotlib; pip install 'fedrelax[report]' adds it."
-            )

@@ -1,4 +1,4 @@
-"""The settings of ``fit``, ``compare`` and ``stress``: from flags and a TOML file, checked once."""
+"""The settings of ``fit`` and ``compare``: from flags and a TOML file, checked once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from fedrelax.cli.flags import (
     flag_parameters,
     flags_of,
     keyword,
-    words_of,
 )
 from fedrelax.cli.settings import LearningConfig, pairs_of
 from fedrelax.errors import FedRelaxError, did_you_mean
@@ -34,7 +33,7 @@ def command_with(
         def command(config: SettingsFile = None, trust: TrustModel = None, **flags: Any) -> None:
             from fedrelax.runtime.workers import using_backend
 
-            with speaking(flags["debug"], quiet=bool(flags["json"]), steps=kind.steps) as talk:
+            with speaking(flags["debug"], quiet=bool(flags["json"])) as talk:
                 settings = make_config(kind, config, flags, trust or ())
                 talk.out.quiet = settings.json
                 with using_backend(settings.backend, settings.address):
@@ -62,7 +61,7 @@ def make_config(
 
     settings = {} if file is None else read_settings(kind, file)
     if file is not None:
-        check_trusted(kind, f"--config {file}", settings, flags, trust)
+        check_trusted(kind, f"--config {file}", settings, flags.get("model") is not None, trust)
     for name, value in flags.items():
         if name == "model_for" and value:
             old = pairs_of(settings.get(name, {}))
@@ -81,38 +80,29 @@ def check_trusted(
     kind: type[LearningConfig],
     source: str,
     settings: Mapping[str, Any],
-    flags: Mapping[str, Any],
+    model_is_typed: bool,
     trust: Sequence[str],
 ) -> None:
-    """Refuse what a file from elsewhere must not decide, unless the user has typed it as well.
+    """Refuse what a file from elsewhere must not decide.
 
-    These are the settings that count only when typed, and ``module:name`` models, which run code.
+    These are the settings that count only when typed, and ``module:name`` models, which run code,
+    unless they are in ``trust``.
     """
-    for name, value in only_typed(kind, settings).items():
-        if flags.get(name) is None:
-            words = shlex.join(words_of(kind, {name: value}))
+    for name, flag in flags_of(kind).items():
+        if flag.only_typed and name in settings:
             raise FedRelaxError(
-                f"{source} sets {name} = {value!r}, which {flags_of(kind)[name].only_typed}, so it counts "
-                f"only when typed; type {words} if you want it, else remove it from the file"
+                f"{source} sets {name} = {settings[name]!r}, which counts only when typed; remove it from "
+                f"the file, and type {flag.named(name)} if you want it"
             )
     pairs = pairs_of(settings.get("model_for", {}))
     named = [*pairs.values()] if isinstance(pairs, dict) else []
-    for name in [*named, settings.get("model") if flags.get("model") is None else None]:
+    for name in [*named, None if model_is_typed else settings.get("model")]:
         if isinstance(name, str) and ":" in name and name not in trust:
             raise FedRelaxError(
                 f"{source} names the model {name!r}, which runs the code of the module "
                 f"{name.partition(':')[0]!r}; if you know that code and trust it, say so with "
                 f"--trust {shlex.quote(name)}"
             )
-
-
-def only_typed(kind: type[LearningConfig], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the settings that count only when typed, and do something."""
-    return {
-        name: settings[name]
-        for name, flag in flags_of(kind).items()
-        if flag.only_typed and settings.get(name) not in (None, False)
-    }
 
 
 def read_settings(kind: type[LearningConfig], file: Path) -> dict[str, Any]:

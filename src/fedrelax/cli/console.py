@@ -23,8 +23,6 @@ from fedrelax.cli.progress import Activity
 from fedrelax.cli.settings import in_flags
 from fedrelax.errors import STEERING, FedRelaxError, FedRelaxWarning, in_one_line, visible
 
-START = 1.5
-"""Seconds until what a command needs is imported."""
 BAD_INPUT, UNEXPECTED, INTERRUPTED = 2, 1, 130
 LONGEST_WORD = 300
 """Longer words of an error, such as paths, are cut."""
@@ -87,13 +85,7 @@ class Talk:
         while self.warned:
             (kind, text), times = self.warned.popitem()
             many = "once" if times == 1 else f"{times} times"
-            if kind == "ConvergenceWarning":
-                self.note(
-                    f"{many}, a model stopped before it had converged (scikit-learn's "
-                    "ConvergenceWarning); its predictions are used as they are."
-                )
-            else:
-                self.note(f"{kind}, {many}: {text}")
+            self.note(f"{kind}, {many}: {text}")
 
     def say(self, *what: RenderableType, **how: Any) -> None:
         """Print a result; results come after the notes."""
@@ -129,16 +121,10 @@ class Talk:
 
 
 @contextmanager
-def speaking(
-    debug: bool, quiet: bool = False, steps: Mapping[str, float] | None = None
-) -> Iterator[Talk]:
-    """Run a command: errors become one sentence, with ``debug`` after a traceback, and warnings notes.
-
-    ``steps`` come after the start, in this order, and take so many seconds with a small table.
-    """
+def speaking(debug: bool, quiet: bool = False) -> Iterator[Talk]:
+    """Run a command: errors become one sentence, with ``debug`` after a traceback, and warnings notes."""
     talk = Talk(quiet)
-    talk.activity.plan({"start": START, **(steps or {})})
-    talk.activity.doing("Starting", step="start")
+    talk.activity.doing("Starting")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with _warnings_as_notes(talk):
@@ -191,7 +177,7 @@ def _warnings_as_notes(talk: Talk) -> Iterator[None]:
         if issubclass(category, FedRelaxWarning):
             talk.note(f"{text}.")
         else:
-            talk.warned[kind, "" if kind == "ConvergenceWarning" else text[:200]] += 1
+            talk.warned[kind, text[:200]] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -42,8 +42,6 @@ LABELLED, PUBLIC, COMPONENTS = 20, 10, 20
 STRENGTHS = (1.0, 3.0, 10.0)
 """alpha times the number of neighbours; validation on the labelled images chooses among them."""
 ROUNDS, FOLDS = 2, 2
-STEPS = {"reading": 1.0, "choosing": 30.0, "training rows": 5.0, "measuring": 1.0, "saving": 2.0}
-"""The steps, with their usual seconds."""
 INTRODUCTION = (
     f"Fourteen people wrote digits. Each keeps {LABELLED} labelled images, trains a model of one of "
     f"{len(KINDS)} kinds, and makes {PUBLIC} images public, without labels.\n"
@@ -65,7 +63,7 @@ def demo(
     """
     from fedrelax.cli.interruption import Interruption
 
-    with speaking(debug, steps=STEPS) as talk, Interruption().caught() as interruption:
+    with speaking(debug) as talk, Interruption().caught() as interruption:
         from fedrelax.cli.training import Run
         from fedrelax.report.terminal import evaluation_report
         from fedrelax.solvers import FedRelax
@@ -73,7 +71,7 @@ def demo(
 
         check_directory(out, overwrite=True)
         talk.plain(INTRODUCTION)
-        talk.activity.doing("Reading the digits", step="reading")
+        talk.activity.doing("Reading the digits")
         inputs = digits_inputs()
         config = FitConfig(
             data=Path("digits"),  # no file: the digits come with scikit-learn

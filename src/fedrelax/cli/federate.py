@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import AsJson, Debug
+from fedrelax.cli.flags import Debug
 from fedrelax.cli.progress import Activity
 from fedrelax.cli.settings import parts_of
 
@@ -132,10 +132,6 @@ def try_(
         Path | None, typer.Option(help="Directory for all files. Default: a temporary one.")
     ] = None,
     open_: Open = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Show the run on a web page of this machine.")
-    ] = False,
-    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Run a whole federation on this machine, with throw-away keys, over TLS.
@@ -148,20 +144,18 @@ def try_(
     by_default = rounds is None and alpha == "auto" and set(parts_of(model)) == {"ridge"}
     if rounds is None and not by_default:
         rounds = 3
-    steps = {"sites": 5.0 * (1 + sites), "waiting": 60.0, "rounds": 12.0 * (1 + (rounds or 12))}
-    with speaking(debug, quiet=as_json, steps=steps) as talk:
+    with speaking(debug) as talk:
         from fedrelax.errors import FedRelaxError
         from fedrelax.extras import need
 
         need("flwr", "flower")
         from fedrelax.federation.trial import made_up, parted, prepare, run_deployed
 
-        for flag, value in (("--target", target), ("--node", node)):
-            if table is None and value is not None:
-                raise FedRelaxError(
-                    f"{flag} {value} names a column of a table, but no table is given; give one, or "
-                    f"leave {flag} out to try made-up rows"
-                )
+        if table is None and (target or node):
+            raise FedRelaxError(
+                "--target and --node name columns of a table, but no table is given; give one, or leave "
+                "them out to try made-up rows"
+            )
         if table is not None and target is None:
             raise FedRelaxError("--target is missing; name the column to predict")
         tables = made_up(sites) if table is None else parted(table, node, sites)
@@ -170,27 +164,27 @@ def try_(
             strength = alpha if alpha == "auto" else float(alpha)
         except ValueError:
             raise FedRelaxError(f"alpha={alpha!r} must be a number or 'auto'") from None
-        hub = {"alpha": strength, "wait": 120.0, "join": 180.0, "live": live}
+        hub = {"alpha": strength, "wait": 120.0, "join": 180.0}
         if rounds is not None:
             hub["rounds"] = rounds
         models = list(parts_of(model))
         prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
-        talk.activity.doing("Starting the hub and the sites", step="sites")
+        talk.activity.doing("Starting the hub and the sites")
         where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))
-        _tell(where, home, alpha, talk, as_json)
+        _tell(where, home, alpha, talk)
 
 
 def _show(activity: Activity, status: Status) -> None:
     if status.state == "running":
         done, total = status.round, status.rounds
-        activity.doing(f"Round {done} of {total}", step="rounds", done=done, total=total + 1)
+        activity.doing(f"Round {done} of {total}", done=done, total=total)
     elif status.state == "finished":
-        activity.doing("Stopping the hub and the sites", step="rounds", done=1, total=1)
+        activity.doing("Stopping the hub and the sites", done=1, total=1)
     else:
-        activity.doing(status.state.capitalize(), step="waiting")
+        activity.doing(status.state.capitalize())
 
 
-def _tell(where: Path, home: Path, asked: str, talk: Talk, as_json: bool) -> None:
+def _tell(where: Path, home: Path, asked: str, talk: Talk) -> None:
     """Print the outcome of a run."""
     from fedrelax.errors import counted
     from fedrelax.evaluation.measures import measure_named
@@ -198,10 +192,6 @@ def _tell(where: Path, home: Path, asked: str, talk: Talk, as_json: bool) -> Non
 
     saved = read_result(where)
     about = saved.about
-    if as_json:
-        facts = {name: about[name] for name in ("alpha", "rounds", "reason")}
-        talk.json({"out": str(where), **facts, **saved.metrics})
-        return
     pooled = saved.choice is None and asked == "auto"
     federation = saved.metrics["federation"]
     measure = measure_named(federation["measure"])

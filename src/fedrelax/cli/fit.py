@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
+from pydantic import BeforeValidator, Field
 
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Check, Debug, TrustModel, flag, flags_of
+from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Debug, TrustModel, flag, flags_of
 from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.errors import FedRelaxError, counted, listing
 
@@ -28,19 +28,9 @@ class FitConfig(LearningConfig):
     """All settings of ``fedrelax fit``."""
 
     command: ClassVar[str] = "fit"
-    steps: ClassVar[Mapping[str, float]] = {
-        "reading": 0.5,
-        "choosing": 4.0,
-        "training rows": 0.5,
-        "measuring": 0.5,
-        "all rows": 0.5,
-        "saving": 2.0,
-    }
-
     out: Path = flag(
         OUTPUT,
         "Directory to write, completely or not at all.",
-        before="overwrite",
         needed="the directory to write",
         saved=False,
     )
@@ -54,43 +44,33 @@ class FitConfig(LearningConfig):
         "Save the models that were measured, trained without the test rows. Default: after "
         "measuring, train again on all rows with the same settings, and save those models.",
         default=False,
-        before="jobs",
     )
-    checkpoint_every: Annotated[int | None, Check(ge=1)] = flag(
+    checkpoint_every: Annotated[int | None, Field(ge=1)] = flag(
         OUTPUT,
         "Save a checkpoint next to --out every N rounds, and when the run is stopped by "
         "Ctrl-C or SIGTERM; fedrelax resume continues from it.",
         metavar="N",
-        before="jobs",
         saved=False,
     )
-    epsilon: Annotated[float | None, Check(gt=0, allow_inf_nan=False)] = flag(
+    epsilon: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = flag(
         LEARNING,
         "Differential privacy for each row of a node: noise on the sums over its rows, "
         "released once. Implies --keep-test-out. Default: no noise.",
     )
-    delta: Annotated[float | None, Check(gt=0, lt=1)] = flag(
+    delta: Annotated[float | None, Field(gt=0, lt=1)] = flag(
         LEARNING,
         "Probability with which the promise of --epsilon may fail. Default: 1e-5.",
     )
-    range: Annotated[tuple[float, float] | None, Check(before=parts_of)] = flag(
+    range: Annotated[tuple[float, float] | None, BeforeValidator(parts_of)] = flag(
         LEARNING,
         "Smallest and largest possible target, for --epsilon: known beforehand, not taken "
         "from the rows. Not needed for classes.",
         metavar="LOW,HIGH",
     )
-    leakage: bool = flag(
-        OUTPUT,
-        "Attack the exchanged predictions: how well can a neighbour tell a node's training "
-        "rows from its test rows? The report shows this for every node.",
-        default=False,
-        before="jobs",
-    )
     live: bool = flag(
         OUTPUT,
         "Show the run on a web page of this machine while it lasts; the address is printed.",
         default=False,
-        before="jobs",
         saved=False,
     )
 
@@ -114,7 +94,7 @@ def fit(config: FitConfig, talk: Talk) -> None:
 
 
 def check_privacy(config: FitConfig) -> None:
-    """Refuse flags that would reveal more about the rows than is promised, or attack what was not sent."""
+    """Refuse flags that would reveal more about the rows than is promised."""
     from fedrelax.public import DRAWS
 
     name = (
@@ -122,10 +102,6 @@ def check_privacy(config: FitConfig) -> None:
     )
     private, draw, by_itself = config.epsilon is not None, config.public, config.model == "auto"
     refused = {
-        f"--leakage {name}": config.leakage and by_itself,
-        "--leakage compares training rows with test rows; give --test-share above 0": (
-            config.leakage and config.test_share == 0
-        ),
         "--delta needs --epsilon, which is not given": not private and config.delta is not None,
         "--range needs --epsilon, which is not given": not private and config.range is not None,
         f"--epsilon {name}": private and by_itself,
@@ -163,7 +139,7 @@ def resume(
 
     [bold]Example:[/bold] fedrelax resume result.checkpoint
     """
-    with speaking(debug, steps=FitConfig.steps) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.run_directory import RunDirectory
         from fedrelax.runtime.workers import using_backend
         from fedrelax.storage.places import check_directory
@@ -179,7 +155,7 @@ def resume(
 
 def run_fit(config: FitConfig, talk: Talk, checkpoints: RunDirectory | None = None) -> None:
     """Train, save and report; ``checkpoints`` are those of a run that is resumed."""
-    talk.activity.doing(f"Reading {config.data.name}", step="reading")
+    talk.activity.doing(f"Reading {config.data.name}")
     from fedrelax.cli.inputs import read_inputs
     from fedrelax.cli.interruption import Interruption
     from fedrelax.cli.run_directory import RunDirectory
@@ -257,12 +233,6 @@ def tell_report(out: Path, talk: Talk) -> None:
         talk.plain(f"Open {out / 'report.html'} in a browser: one file, which you can pass on.")
 
 
-UPDATES = {
-    "refit": " Nodes refitted their models to own rows and neighbours' predictions (update refit).",
-    "difference": " Nodes learned their difference from neighbours' predictions (update difference).",
-}
-
-
 def how_it_went(outcome: Outcome) -> str:
     """Return which alpha and how many rounds were used, and why, in words."""
     fitted, result, choice = outcome.fitted, outcome.fitted.result_, outcome.fitted.choice_
@@ -282,7 +252,6 @@ def how_it_went(outcome: Outcome) -> str:
     if fitted.default_ is not None and choice is not None:
         return f"Found from the training rows: {choice.reason}.{wired}"
     used = f"Used alpha {fitted.alpha_:.3g} and {counted(result.n_rounds, 'round')}"
-    how = UPDATES.get(fitted.update_ or "", "")
     if choice is not None:
-        return f"{used}, chosen by cross-validation on the training rows only.{how}{wired}"
-    return f"{used} ({result.reason}).{how}{wired}"
+        return f"{used}, chosen by cross-validation on the training rows only.{wired}"
+    return f"{used} ({result.reason}).{wired}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from inspect import Parameter
 from pathlib import Path
@@ -44,28 +43,7 @@ SettingsFile = Annotated[
     ),
 ]
 Replace = Annotated[bool, typer.Option("--overwrite", help="Replace the file.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
-
-
-class Check:
-    """Pydantic rules for a value, made only when a command runs: its import would slow ``--help``."""
-
-    def __init__(
-        self,
-        before: Callable[[Any], Any] | None = None,
-        after: Callable[[Any], Any] | None = None,
-        **bounds: Any,
-    ) -> None:
-        self.before, self.after, self.bounds = before, after, bounds
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        from pydantic import AfterValidator, BeforeValidator, Field
-
-        rules: list[Any] = [Field(**self.bounds)]
-        rules += [] if self.before is None else [BeforeValidator(self.before)]
-        rules += [] if self.after is None else [AfterValidator(self.after)]
-        return handler(Annotated[source, *rules])
 
 
 @dataclass(frozen=True)
@@ -75,19 +53,15 @@ class Flag:
     panel: str
     """The group in ``--help``; what is in ARGUMENTS is given without a flag."""
     help: str
-    off: str = ""
-    """How to take back what a settings file turns on, such as ``--no-overwrite``."""
     metavar: str | None = None
-    before: str = ""
-    """The field to come before in ``--help``, if not in the order of the class."""
     argument: str = ""
     """The estimator's argument that takes the value unchanged."""
     needed: str = ""
     """What to give, for the message if it is missing."""
     saved: bool = True
     """Whether ``config.toml`` holds it: everything that changes what is computed."""
-    only_typed: str = ""
-    """What it could do in a file from elsewhere; it then counts only on the command line."""
+    only_typed: bool = False
+    """Whether it counts only on the command line, as a file from elsewhere must not decide it."""
 
     def named(self, field: str) -> str:
         """Return the flag as it is typed, or the name of the argument."""
@@ -98,8 +72,7 @@ class Flag:
         shown: dict[str, Any] = {"help": self.help, "metavar": self.metavar, "show_default": False}
         if self.panel == ARGUMENTS:
             return typer.Argument(**shown)
-        spelling = self.named(field) + (f"/{self.off}" if self.off else "")
-        return typer.Option(spelling, rich_help_panel=self.panel, **shown)
+        return typer.Option(self.named(field), rich_help_panel=self.panel, **shown)
 
 
 def flag(panel: str, help: str, *, default: Any = None, **more: Any) -> Any:
@@ -116,15 +89,6 @@ def flags_of(kind: type) -> dict[str, Flag]:
     return {each.name: each.metadata["flag"] for each in fields(kind)}
 
 
-def words_of(kind: type, values: Mapping[str, Any]) -> list[str]:
-    """Return what to type to give these values: flags, and what follows them."""
-    words = []
-    for name, value in values.items():
-        words.append(flags_of(kind)[name].named(name))
-        words += [] if value is True else [str(value)]
-    return words
-
-
 def keyword(name: str, annotation: Any) -> Parameter:
     """Return a parameter of a command as typer reads it, with the default None."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -134,10 +98,6 @@ def flag_parameters(kind: type) -> list[Parameter]:
     """Return the flags of a settings class as parameters of a command, panel by panel."""
     flags, types = flags_of(kind), get_type_hints(kind)
     order = sorted(flags, key=lambda name: PANELS.index(flags[name].panel))
-    for name, flag in flags.items():
-        if flag.before:
-            order.remove(name)
-            order.insert(order.index(flag.before), name)
     parameters = []
     for name in order:
         parts = set(get_args(types[name]) or (types[name],)) - {NoneType}

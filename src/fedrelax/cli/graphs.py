@@ -42,24 +42,19 @@ def parse_graph(text: str) -> GraphSpec:
     GraphSpec(kind='knn', columns=('lat', 'lon'), k=3, file=None)
     """
     kind, _, rest = text.strip().partition(":")
-    columns, count, wrong = "", rest or "5", ""
-    if kind == "knn":
-        columns, _, count = rest.rpartition(":") if ":" in rest else (rest, "", "5")
-    if kind not in KINDS:
-        wrong = f"is not known{did_you_mean(kind, KINDS)}"
-    elif kind == "complete" and rest:
-        wrong = "takes nothing after it"
-    elif kind == "edges" and not rest:
-        wrong = "names no file with source,target,weight"
-    elif kind == "knn" and not parts_of(columns):
-        wrong = "names no columns that hold the coordinates"
-    elif kind == "knn" and (not count.strip().isdecimal() or int(count) < 1):
-        wrong = f"{count!r} is not a number of neighbours"
-    if wrong:
-        raise FedRelaxError(f"--graph {text!r}: {wrong}; use {FORMS}")
-    if kind in ("complete", "edges"):
-        return GraphSpec(kind, file=Path(rest) if rest else None)
-    return GraphSpec(kind, parts_of(columns), int(count))
+    if kind == "complete" and not rest:
+        return GraphSpec(kind)
+    if kind == "edges" and rest:
+        return GraphSpec(kind, file=Path(rest))
+    columns, _, count = rest.rpartition(":")
+    if kind == "knn" and ":" not in rest:
+        columns, count = rest, ""
+    if kind == "knn" and parts_of(columns):
+        k = int(count) if count.strip().isdecimal() else 5 if not count else 0
+        if k:
+            return GraphSpec(kind, parts_of(columns), k)
+    hint = "" if kind in KINDS else did_you_mean(kind, KINDS)
+    raise FedRelaxError(f"--graph {text!r} is none of {FORMS}{hint}")
 
 
 def make_graph(
@@ -97,16 +92,13 @@ def _coordinates(
             )
         values = to_numbers(frame[column])[table.row_index]
         first = values[[first_row[label] for label in nodes]]
-        missing = ~np.isfinite(values)
-        wrong = missing if missing.any() else values != first
+        wrong = ~np.isfinite(values) | (values != first)
         if wrong.any():
             row = int(wrong.argmax())
             line = where(frame.index, int(table.row_index[row]))
-            found = f"is in more than one place: {column!r} is {first[row]:g} and {values[row]:g}"
-            found = f"has no {column!r}" if missing.any() else found
             raise FedRelaxError(
-                f"node {nodes[row]!r} {found} on {line}; a node needs one place: correct that row, leave "
-                "it out, or use another --graph"
+                f"node {nodes[row]!r} has no single place: {column!r} is {values[row]:g} on {line}, and "
+                f"{first[row]:g} on its first; correct that row, leave it out, or use another --graph"
             )
         coordinates[str(column)] = values[[first_row[label] for label in labels]]
     return pd.DataFrame(coordinates, index=pd.Index(labels, dtype=object))

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fedrelax.cli.console import speaking
-from fedrelax.cli.flags import AsJson, Debug, SavedDir
-
-if TYPE_CHECKING:
-    from fedrelax.storage import SavedResult
+from fedrelax.cli.flags import Debug, SavedDir
 
 
 def info(
     directory: SavedDir,
-    json_: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show what a result holds: models, graph, errors, and what left the nodes.
 
     [bold]Example:[/bold] fedrelax info result
     """
-    with speaking(debug, quiet=json_) as talk:
+    with speaking(debug) as talk:
         from fedrelax.report import report_data
         from fedrelax.report.changelog import events_of
         from fedrelax.report.data.sharing import sharing_of
@@ -32,9 +28,6 @@ def info(
         from fedrelax.storage import read_result
 
         saved = read_result(directory)
-        if json_:
-            talk.json(to_dict(saved))
-            return
         data = report_data(saved)
         lines = {
             **facts(saved),
@@ -52,30 +45,6 @@ def info(
             talk.plain(f"  {event.when}  {event.text}{error}")
 
 
-def to_dict(saved: SavedResult) -> dict[str, Any]:
-    """Return everything as plain values, for JSON."""
-    from fedrelax.report.data.sharing import NOT_PRIVATE, sharing_of
-
-    shared = sharing_of(saved)
-    return {
-        **saved.about,
-        "metrics": saved.metrics,
-        "config": saved.config,
-        "edges": saved.graph.n_edges,
-        "components": len(saved.graph.components()),
-        "shared": {
-            "public_rows": shared.public_rows,
-            "outputs": shared.outputs,
-            "exchanges": shared.exchanges,
-            "numbers_per_neighbour": shared.per_neighbour,
-        },
-        "privacy": f"{shared.promised or NOT_PRIVATE} {shared.attacked}".strip(),
-        "models": saved.models,
-        "story": [] if saved.living is None else saved.living["story"],
-        "per_node": saved.nodes.to_dict("records"),
-    }
-
-
 def report(
     directory: SavedDir,
     out: Annotated[
@@ -91,8 +60,8 @@ def report(
 
     [bold]Example:[/bold] fedrelax report result --out to-send.html
     """
-    with speaking(debug, steps={"writing": 2.0}) as talk:
-        talk.activity.doing("Writing the report", step="writing")
+    with speaking(debug) as talk:
+        talk.activity.doing("Writing the report")
         from fedrelax.report.page import write_report
         from fedrelax.storage import read_result
         from fedrelax.storage.places import check_file

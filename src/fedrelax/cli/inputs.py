@@ -136,10 +136,7 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
     if gone:
         note(f"No complete row, so no model: {listing(sorted(gone, key=str), most=3)}.")
     if places and features is None:
-        what, them = "are coordinates, not features", "them"
-        if len(places) == 1:
-            what, them = "is a coordinate, not a feature", "it"
-        note(f"{listing(places)} {what}; list {them} in --features to use {them} as both.")
+        note(f"{listing(places)}: coordinates, not features; --features can name them as both.")
     return Source(
         config=config,
         spec=spec,

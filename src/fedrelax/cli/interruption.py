@@ -8,7 +8,6 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from functools import partial
 from types import FrameType
 from typing import Self
@@ -23,40 +22,20 @@ TERMINATED = 128 + signal.SIGTERM
 CAUSES = {"SIGINT": "stopped by Ctrl-C", "SIGTERM": "stopped by SIGTERM"}
 """Signals by name, and the reason that a result names."""
 AGAIN = "; a second time stops at once and keeps nothing"
-TO_ROUND = "stopping once this round is done and saved; a second time stops at once"
+WORKING = f"stopping as soon as there are models, which are measured and saved{AGAIN}"
 SAVING = f"the result is being saved{AGAIN}"
+TO_ROUND = "stopping once this round is done and saved; a second time stops at once"
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, where the step ends at once."""
 
 
-class Step(Enum):
-    """Where a run is; the notes say what a first signal does, without a checkpoint and with one.
-
-    Without a note, the step ends at once.
-    """
-
-    READING = ("reading", "", "")
-    FINDING = ("finding", f"ending the search as soon as there are models{AGAIN}", "")
-    CHOOSING = (
-        "choosing",
-        f"ending the search after this trial and taking the best so far{AGAIN}",
-        TO_ROUND,
-    )
-    ROUNDS = ("rounds", f"stopping after this round and keeping its models{AGAIN}", TO_ROUND)
-    MEASURING = ("measuring", f"measuring and saving the models that are trained{AGAIN}", "")
-    ALL_ROWS = ("all rows", "", TO_ROUND)
-    SAVING = ("saving", SAVING, SAVING)
-    ENDING = ("ending", "", "")
-    """The result is complete, or the command is about to say why there is none: signals are ignored."""
-
-
 class Interruption:
     """Turns signals into a request to end the present step, and remembers that one came."""
 
     def __init__(self) -> None:
-        self._step, self._pending = Step.READING, ""
+        self._note, self._pending, self._over = "", "", False
         self._checkpoint: Checkpoint | None = None
         self.cause = ""
         """Which signal has ended a step early; "" for none."""
@@ -77,22 +56,24 @@ class Interruption:
         try:
             yield self
         except (Interrupted, KeyboardInterrupt) as stop:
-            self.enter(Step.ENDING)  # a second signal is not to cut the sentence off
+            self.ignore()  # a second signal is not to cut the sentence off
             terminated = isinstance(stop, Terminated) or str(stop) == "SIGTERM"
             raise self.stopped(TERMINATED if terminated else INTERRUPTED) from stop
         finally:
-            self.enter(Step.ENDING)
+            self.ignore()
 
-    def enter(self, step: Step, checkpoint: Checkpoint | None = None) -> None:
-        """Begin a step; ``checkpoint`` is the callback that saves its state, if one does."""
-        self._step, self._checkpoint = step, checkpoint
-        if self._pending and checkpoint is not None:
-            checkpoint.stopping = self._pending
+    def enter(self, note: str = "", checkpoint: Checkpoint | None = None) -> None:
+        """Begin a step, which a first signal ends at once unless it is answered with the ``note``.
 
-    def advance(self, step: Step) -> None:
-        """Note that a candidate has been tried, which a checkpoint can keep, or that the rounds begin."""
-        if self._step is Step.FINDING or (self._step is Step.CHOOSING and step is Step.ROUNDS):
-            self._step = step
+        A ``checkpoint`` saves the state of the step and then ends it.
+        """
+        self._note, self._checkpoint, self._over = note, checkpoint, False
+        if checkpoint is not None:
+            self._note, checkpoint.stopping = TO_ROUND, self._pending
+
+    def ignore(self) -> None:
+        """Ignore signals: the result is complete, or the command is about to say why there is none."""
+        self._over = True
 
     def take(self) -> str:
         """Return why to end the present step, "" to go on; with a checkpoint, that ends it instead."""
@@ -102,23 +83,17 @@ class Interruption:
         return self.cause
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self._step is Step.ENDING:
+        if self._over:
             return
-        _, note, with_checkpoint = self._step.value
-        note = note if self._checkpoint is None else with_checkpoint
-        name = signal.Signals(number).name
-        if self._pending or not note:
-            if self._step is Step.ALL_ROWS and self._checkpoint is None:
-                self.cause = CAUSES[name]
-            else:
-                self._step = Step.ENDING
-            raise Terminated if name == "SIGTERM" else KeyboardInterrupt
-        self._pending = name
+        again, self._pending = bool(self._pending), signal.Signals(number).name
+        if again or not self._note:
+            self._over = True
+            raise Terminated if self._pending == "SIGTERM" else KeyboardInterrupt
         if self._checkpoint is not None:
-            self._checkpoint.stopping = name
-        text = f"\nnote: {note}\n"
+            self._checkpoint.stopping = self._pending
+        text = f"\nnote: {self._note}\n"
         if os.isatty(2):  # there it takes the place of the bar
-            lines = textwrap.fill(f"note: {note}", os.get_terminal_size(2).columns)
+            lines = textwrap.fill(f"note: {self._note}", os.get_terminal_size(2).columns)
             text = f"\r\033[2K{lines}\n"
         os.write(2, text.encode())  # buffers are not safe in a handler
 
@@ -140,22 +115,19 @@ class Watch(Callback):
 
     def choosing(self, done: int, total: int) -> str | None:
         """Show how many candidates have been tried; a returned reason ends the search."""
-        self._interruption.advance(Step.CHOOSING)
         what = f"Choosing settings: {done} of {total} trials"
-        self._activity.doing(what, step="choosing", done=done, total=total)
+        self._activity.doing(what, done=done, total=total)
         return self._interruption.take() or None
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Show the maximum number of rounds."""
-        self._interruption.advance(Step.ROUNDS)
         self._rounds = max(rounds, 1)
-        self._activity.doing(f"Training on {self._where}: each node alone", step=self._where)
+        self._activity.doing(f"Training on {self._where}: each node alone")
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers; a returned reason ends the run, but not before the nodes have shared once."""
         self._activity.doing(
             f"Round {record.round} on {self._where}, loss {record.local_loss:.3g}, GTV {record.gtv:.3g}",
-            step=self._where,
             done=record.round,
             total=self._rounds,
         )

@@ -8,22 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import Debug, Trust
+from fedrelax.cli.flags import Debug, SavedDir, Trust
 from fedrelax.cli.settings import parts_of
 
 if TYPE_CHECKING:
     from fedrelax.living import Change
 
-STEPS = {"loading": 1.0, "rows": 0.5, "fitting": 1.0, "saving": 1.0}
-"""The steps of each command, with their usual seconds."""
-Result = Annotated[
-    Path, typer.Argument(metavar="RESULT", help="Result directory, as fedrelax fit writes it.")
-]
-Out = Annotated[Path, typer.Option(help="Directory for the new result; RESULT stays as it is.")]
+Out = Annotated[Path, typer.Option(help="Directory for the new result; DIR stays as it is.")]
 OldRows = Annotated[
     Path | None,
     typer.Option(
-        help="The table RESULT was fitted to: results hold no rows, and only nodes with rows are refitted."
+        help="The table DIR was fitted to: results hold no rows, and only nodes with rows are refitted."
     ),
 ]
 Tol = Annotated[
@@ -32,16 +27,13 @@ Tol = Annotated[
         help="Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees."
     ),
 ]
-Report = Annotated[
-    bool, typer.Option("--report", help="Also write report.html; fedrelax report can do so later.")
-]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier result in --out.")]
 UNMOVED = 1e-9
 """A relative change of predictions below this is rounding."""
 
 
 def join(
-    directory: Result,
+    directory: SavedDir,
     data: Annotated[Path, typer.Argument(help="The newcomers' rows, with features and target.")],
     out: Out,
     label: Annotated[
@@ -57,7 +49,6 @@ def join(
     table: OldRows = None,
     tol: Tol = None,
     trust: Trust = None,
-    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -65,14 +56,14 @@ def join(
 
     [bold]Example:[/bold] fedrelax join result new_shop.csv --out grown
     """
-    with speaking(debug, steps=STEPS) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown, positions_in
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         near = [grown.node(text) for text in parts_of(neighbours or "")] or None
         (X, y, nodes), frame = grown.newcomers(data, label)
         for name in dict.fromkeys(nodes.tolist()):
-            talk.activity.doing(f"Fitting {name} and those near it", step="fitting")
+            talk.activity.doing(f"Fitting {name} and those near it")
             own = nodes == name
             change = grown.fitted.plug_in(
                 name,
@@ -83,11 +74,11 @@ def join(
                 tol=tol,
             )
             _tell(change, talk)
-        grown.save(report)
+        grown.save()
 
 
 def update(
-    directory: Result,
+    directory: SavedDir,
     data: Annotated[Path, typer.Argument(help="New rows of nodes of the network.")],
     out: Out,
     keep: Annotated[
@@ -96,7 +87,6 @@ def update(
     table: OldRows = None,
     tol: Tol = None,
     trust: Trust = None,
-    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -104,24 +94,23 @@ def update(
 
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
     """
-    with speaking(debug, steps=STEPS) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
         rows = grown.new_rows(data)
-        talk.activity.doing("Refitting the nodes of new rows and those near them", step="fitting")
+        talk.activity.doing("Refitting the nodes of new rows and those near them")
         _tell(grown.fitted.update(*rows, keep=keep, tol=tol), talk)
-        grown.save(report)
+        grown.save()
 
 
 def unplug(
-    directory: Result,
+    directory: SavedDir,
     label: Annotated[str, typer.Argument(metavar="LABEL", help="The node to remove.")],
     out: Out,
     table: OldRows = None,
     tol: Tol = None,
     trust: Trust = None,
-    report: Report = False,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -129,13 +118,13 @@ def unplug(
 
     [bold]Example:[/bold] fedrelax unplug result old_shop --out smaller
     """
-    with speaking(debug, steps=STEPS) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.new_rows import Grown
 
         grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
-        talk.activity.doing("Refitting the neighbours", step="fitting")
+        talk.activity.doing("Refitting the neighbours")
         _tell(grown.fitted.unplug(grown.node(label), tol=tol), talk)
-        grown.save(report)
+        grown.save()
 
 
 def _tell(change: Change, talk: Talk) -> None:

@@ -17,7 +17,6 @@ from fedrelax.cli.graphs import parse_graph
 from fedrelax.cli.inputs import look_here_for_modules, node_column, nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.report.page import write_report
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.schema.numbers import MISSING, read_numbers
 from fedrelax.storage.labels import by_text, check_labels, find_label
@@ -53,21 +52,17 @@ class Grown:
         overwrite: bool = False,
     ) -> Grown:
         """Load a result, with the rows of its nodes if there is a table of them."""
-        talk.activity.doing(f"Loading {directory}", step="loading")
+        talk.activity.doing(f"Loading {directory}")
         check_directory(out, overwrite)
         saved = read_result(directory)
         if trust:
             look_here_for_modules()
         grown = cls(saved, load_result(saved, trust), out, talk, overwrite)
         if not grown.fitted.can_go_on:
-            if saved.about.get("update") == "difference":
-                raise FedRelaxError(
-                    f"{directory} holds sums of two models (update='difference') of a kind that cannot be "
-                    "saved untrained, so they cannot change; fit it again with --update refit"
-                )
             raise FedRelaxError(
-                f"{directory} lacks what is needed to change it (it was saved by an earlier version, by a "
-                "federation, or with layers around the exchange); fit it again"
+                f"{directory} lacks what is needed to change it (it was saved by a federation, with layers "
+                "around the exchange, or with sums of models that cannot be saved untrained); fit it "
+                "again, with --update refit if such sums are the reason"
             )
         if table is not None:
             frame = grown._read(table)
@@ -105,17 +100,16 @@ class Grown:
         nodes = np.array([labels[text] for text in texts], dtype=object)
         return self._checked(frame, nodes, data)
 
-    def save(self, report: bool) -> None:
+    def save(self) -> None:
         """Write the new result."""
-        self.talk.activity.doing(f"Saving in {self.out}", step="saving")
-        more = [write_report] if report else []  # it is large
-        save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite, more=more)
+        self.talk.activity.doing(f"Saving in {self.out}")
+        save_grown(self.out, self.saved, self.fitted, overwrite=self.overwrite)
         self.talk.plain(f"Saved in {self.out}; {self.saved.directory} stays as it is.")
         out = shlex.quote(str(self.out))
         self.talk.plain(f"Next: fedrelax info {out}, or fedrelax report {out}")
 
     def _read(self, data: Path) -> DataFrame:
-        self.talk.activity.doing(f"Reading {data.name}", step="rows")
+        self.talk.activity.doing(f"Reading {data.name}")
         return read_table(data, as_text=[str(self.saved.about["node_column"])])
 
     def _new_label(self, text: str) -> Label:

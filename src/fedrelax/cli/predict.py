@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,8 +9,7 @@ import typer
 
 from fedrelax.cli.console import speaking
 from fedrelax.cli.flags import Debug, Replace, SavedDir, Trust
-from fedrelax.errors import named, visible
-from fedrelax.typing import DataFrame
+from fedrelax.errors import visible
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
 
@@ -49,9 +47,8 @@ def predict(
 
     [bold]Example:[/bold] fedrelax predict result new_rows.csv --out predictions.csv
     """
-    steps = {"reading": 0.5, "loading": 1.0, "writing": 0.5}
-    with speaking(debug, steps=steps) as talk:
-        talk.activity.doing(f"Reading {data.name}", step="reading")
+    with speaking(debug) as talk:
+        talk.activity.doing(f"Reading {data.name}")
         from fedrelax.cli.inputs import look_here_for_modules, nodes_in
         from fedrelax.datasets import read_table
         from fedrelax.errors import FedRelaxError, counted, listing
@@ -73,10 +70,10 @@ def predict(
                 )
         if trust:
             look_here_for_modules()
-        talk.activity.doing(f"Loading {len(saved.models)} models", step="loading")
+        talk.activity.doing(f"Loading {len(saved.models)} models")
         unknown = "raise" if refuse else "consensus"
         fitted = load_result(saved, trust or []).set_params(unknown=unknown)
-        talk.activity.doing(f"Predicting {len(frame)} rows", step="writing")
+        talk.activity.doing(f"Predicting {len(frame)} rows")
         answer = fitted.answers(X, nodes)
         frame["prediction"] = saved.task.decode(answer)
         for number, label in enumerate(classes):
@@ -94,9 +91,6 @@ def predict(
                     frame.to_parquet(draft, index=False)
                 else:
                     frame.to_csv(draft, index=False, sep="\t" if ending == ".tsv" else ",")
-            formulas = formula_note(frame, out.name)
-            if formulas is not None and ending not in ENDINGS[2:]:
-                talk.note(formulas)
         models, graph = fitted.models_, fitted.whole_graph_
         without = sorted(
             str(node)
@@ -110,34 +104,3 @@ def predict(
         if out is not None:
             written = f"{counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')}"
             talk.plain(f"Wrote {written} to {out}")
-
-
-FIRST = ("=", "+", "-", "@", "\t", "\r")
-NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?", re.IGNORECASE)
-
-
-def formula_note(frame: DataFrame, file: str) -> str | None:
-    """Return a note that names the columns with such cells; None if there are none.
-
-    Cells are written as they are: a quote before them would change names and keep results from being read
-    back. Text that is a number, such as -1, is none.
-
-    >>> import pandas as pd
-    >>> note = formula_note(pd.DataFrame({"site": ["=1+1", "b"], "shift": ["-1", "+2"]}), "out.csv")
-    >>> note.partition(" that")[0]
-    "column 'site' of out.csv has cells"
-    """
-    cells = {}
-    for name, column in frame.items():
-        if column.dtype.kind not in "biufcmM":
-            texts = [value for value in column.unique() if isinstance(value, str)]
-            bad = [text for text in texts if text.startswith(FIRST) and not NUMBER.fullmatch(text)]
-            cells.update({name: bad[0]} if bad else {})
-    if not cells:
-        return None
-    which, first = named("column", list(cells)), next(iter(cells.values()))
-    has, it = ("has", "it") if len(cells) == 1 else ("have", "them")
-    return (
-        f"{which} of {file} {has} cells that a spreadsheet would run as formulas, such as "
-        f"{first[:40]!r}; import {it} as text."
-    )

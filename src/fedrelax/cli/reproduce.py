@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import AsJson, Debug
+from fedrelax.cli.flags import Debug
 from fedrelax.errors import FedRelaxError
 
 if TYPE_CHECKING:
     from fedrelax.paper.reproduce import Reproduction
 
-MOST_LETTERS = 210
 Number = TypeVar("Number", int, float)
 
 
@@ -57,7 +56,6 @@ def reproduce(
     jobs: Annotated[
         int, typer.Option(help="Workers; -1 for all cores. The result does not change.")
     ] = 1,
-    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Reproduce the paper's experiments: tables, pictures, and which of its statements hold.
@@ -69,8 +67,7 @@ def reproduce(
 
     [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
     """
-    steps = {"runs": 10.0 * len(figure), "tables": 3.0 * len(figure)}
-    with speaking(debug, quiet=as_json, steps=steps) as talk:
+    with speaking(debug) as talk:
         from fedrelax.cli.interruption import start_workers
         from fedrelax.paper.catalog import Choice, figures
         from fedrelax.paper.reproduce import draw_figures, markdown
@@ -91,15 +88,15 @@ def reproduce(
             raise FedRelaxError(
                 f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
             ) from error
-        talk.activity.doing(f"Running {', '.join(wanted)}", step="runs")
+        talk.activity.doing(f"Running {', '.join(wanted)}")
         start_workers(jobs)
 
         def show(done: int, total: int, what: str) -> None:
             text = f"{done} of {total} runs of {', '.join(wanted)}"
-            talk.activity.doing(text, step="runs", done=done, total=total)
+            talk.activity.doing(text, done=done, total=total)
 
         done = compute(figure, out, runs=runs, jobs=jobs, ask=ask, progress=show)
-        talk.activity.doing("Writing tables and drawing", step="tables")
+        talk.activity.doing("Writing tables and drawing")
         for name, frame in done.frames.items():
             frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
         command = shlex.join(["fedrelax", *sys.argv[1:]])
@@ -110,15 +107,6 @@ def reproduce(
         except ImportError:
             kinds = "CSV"
             talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
-        if as_json:
-            answer = {
-                "figures": [figure.name for figure in done.figures],
-                "computed_runs": done.computed,
-                "elapsed_seconds": done.elapsed,
-                "statements": [vars(finding) for finding in done.findings],
-            }
-            talk.json(answer)
-            return
         _tell(done, runs, talk)
         talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")
 
@@ -148,9 +136,6 @@ def _tell(done: Reproduction, runs: int, talk: Talk) -> None:
     for one in done.findings:
         verdict = (f"{one.verdict}: ", f"bold {colours.get(one.verdict, 'yellow')}")
         talk.say(Text.assemble(f"{one.figure}  ", verdict, one.statement))
-        numbers = one.numbers
-        if len(numbers) > MOST_LETTERS:
-            numbers = numbers[:MOST_LETTERS].rpartition(";")[0] + "; ... (all in summary.md)"
-        talk.say(Padding(Text(numbers, style="dim"), (0, 0, 0, 7)))
+        talk.say(Padding(Text(one.numbers, style="dim"), (0, 0, 0, 7)))
     talk.say("")
     talk.plain(f"{done.computed} runs computed in {done.elapsed:.0f} s.")

@@ -8,15 +8,15 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from fedrelax.cli.config import check_trusted, make_config, only_typed
+from fedrelax.cli.config import check_trusted, make_config
 from fedrelax.cli.console import Stopped
 from fedrelax.cli.fit import FitConfig
-from fedrelax.cli.flags import words_of
+from fedrelax.cli.flags import flags_of
 from fedrelax.cli.graphs import parse_graph
-from fedrelax.cli.interruption import Interruption, Step
+from fedrelax.cli.interruption import Interruption
 from fedrelax.errors import FedRelaxError
 from fedrelax.files import TABLE, read_file, read_text, why_unread, write_whole
 from fedrelax.public import DRAWS
@@ -36,8 +36,8 @@ class RunDirectory:
     where: Path
     training: Checkpoint
     all_rows: Checkpoint
-    typed: tuple[str, ...] = ()
-    """What has to be typed again to continue: models that run code, and flags that no file may set."""
+    trust: tuple[str, ...] = ()
+    """What has to be typed to continue if models run code of their own."""
 
     @classmethod
     def of(cls, where: Path, config: FitConfig) -> RunDirectory:
@@ -49,7 +49,7 @@ class RunDirectory:
             where,
             Checkpoint(where / TRAINING, every),
             Checkpoint(where / ALL_ROWS, every),
-            (*trust, *words_of(FitConfig, only_typed(FitConfig, asdict(config)))),
+            tuple(trust),
         )
 
     @classmethod
@@ -82,13 +82,13 @@ class RunDirectory:
         except Interrupted:
             raise
         except FedRelaxError as error:
-            interruption.enter(Step.ENDING)  # a signal is not to cut the sentence off
+            interruption.ignore()  # a signal is not to cut the sentence off
             go_on = self._how_to_go_on()
             if go_on and isinstance(error, NotWritten):
                 words = f"{error}; what was learned is kept; once that is done, {go_on}"
                 raise NotWritten(words) from error
             raise
-        interruption.enter(Step.ENDING)
+        interruption.ignore()
         self.forget()
 
     def _stopped(self, code: int) -> Stopped:
@@ -105,7 +105,7 @@ class RunDirectory:
         """Return the sentence that says how to continue; if nothing was kept, delete what is left."""
         if any(self.where.glob("*/*.state")):
             return (
-                f"continue with: {shlex.join(['fedrelax', 'resume', str(self.where), *self.typed])}"
+                f"continue with: {shlex.join(['fedrelax', 'resume', str(self.where), *self.trust])}"
             )
         self.forget()
         return ""
@@ -139,7 +139,7 @@ class RunDirectory:
             if about["format"] != FORMAT:
                 raise FedRelaxError(f"it has the format {about['format']!r}, not {FORMAT}")
             settings, files = dict(about["settings"]), dict(about["files"])
-        check_trusted(FitConfig, str(where / SETTINGS), settings, typed, trust)
+        check_trusted(FitConfig, str(where / SETTINGS), settings, False, trust)
         config = make_config(FitConfig, None, {**settings, **typed})
         for name, checksum in files.items():
             if _checksum(Path(name)) != checksum:
@@ -162,7 +162,7 @@ def _settings(config: FitConfig) -> bytes:
     drawn = config.public in DRAWS
     files = [settings["data"], settings["schema"], None if drawn else settings["public"]]
     files.append(parse_graph(config.graph).file)
-    settings = {k: v for k, v in settings.items() if k not in only_typed(FitConfig, settings)}
+    settings = {k: v for k, v in settings.items() if not flags_of(FitConfig)[k].only_typed}
     about = {
         "format": FORMAT,
         "settings": {name: value for name, value in settings.items() if value is not None},

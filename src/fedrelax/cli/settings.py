@@ -1,4 +1,4 @@
-"""The settings that ``fit``, ``compare`` and ``stress`` share: a flag is a field of a class in this file.
+"""The settings that ``fit`` and ``compare`` share: a flag is a field of a class in this file.
 
 The field has the type, the default, the checks, and the :class:`Flag` with everything that the
 command line says about it. ``Flag(argument=...)`` passes the value to the estimator. Settings files
@@ -7,15 +7,15 @@ and ``config.toml`` use the same names.
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from fedrelax.cli.flags import ARGUMENTS, DATA, LEARNING, MODELS, OUTPUT, Check, flag, flags_of
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from fedrelax.cli.flags import ARGUMENTS, DATA, LEARNING, MODELS, OUTPUT, flag, flags_of
 from fedrelax.errors import FedRelaxError, did_you_mean
 
 
@@ -62,9 +62,9 @@ def number_of_workers(value: int) -> int:
     return value
 
 
-Alpha = Literal["auto"] | Annotated[float, Check(ge=0, allow_inf_nan=False)]
-Level = Literal["auto"] | Annotated[float, Check(ge=0, le=1)]
-Rounds = Annotated[int | None, Check(ge=0)]
+Alpha = Literal["auto"] | Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Level = Literal["auto"] | Annotated[float, Field(ge=0, le=1)]
+Rounds = Annotated[int | None, Field(ge=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,6 @@ class LearningConfig:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     command: ClassVar[str]
-    steps: ClassVar[Mapping[str, float]]
-    """The steps of the command, with the seconds that they take with a small table."""
 
     data: Path = flag(
         ARGUMENTS,
@@ -87,7 +85,7 @@ class LearningConfig:
         needed="the column that names the node of each row",
     )
     target: str = flag(DATA, "Column to predict.", needed="the column to predict")
-    features: Annotated[tuple[str, ...] | None, Check(before=one_or_many)] = flag(
+    features: Annotated[tuple[str, ...] | None, BeforeValidator(one_or_many)] = flag(
         DATA,
         "Columns to predict from, as a,b,c. Default: all other columns.",
     )
@@ -114,7 +112,7 @@ class LearningConfig:
         "auto.",
         default="auto",
     )
-    model_for: Annotated[dict[str, str], Check(before=pairs_of)] = flag(
+    model_for: Annotated[dict[str, str], BeforeValidator(pairs_of)] = flag(
         MODELS,
         "Another model for one node; can be repeated.",
         default=dict,
@@ -147,7 +145,7 @@ class LearningConfig:
         "Maximum number of rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
         argument="rounds",
     )
-    wiring: Annotated[str | None, Check(after=known_wiring)] = flag(
+    wiring: Annotated[str | None, AfterValidator(known_wiring)] = flag(
         LEARNING,
         "fixed keeps the graph; rewire lets every node keep the neighbours that agree with "
         "it; guarded does so where some may lie; discover finds neighbours where no graph is "
@@ -161,7 +159,7 @@ class LearningConfig:
         default=False,
         argument="quick",
     )
-    minutes: Annotated[float | None, Check(ge=0, allow_inf_nan=False)] = flag(
+    minutes: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = flag(
         LEARNING,
         "How long the choice of settings may take; what does not fit is left out, and a note "
         "says what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-"
@@ -174,13 +172,13 @@ class LearningConfig:
         "blend, gaussian, marginals, uniform, standard or bootstrap. Default: blend.",
         default="blend",
     )
-    public_rows: Annotated[int, Check(ge=1)] | None = flag(
+    public_rows: Annotated[int, Field(ge=1)] | None = flag(
         LEARNING,
         "How many public rows to draw. Default: 200, or 2,000 where boosting is tried.",
         default=None,
         argument="public_rows",
     )
-    test_share: Annotated[float, Check(ge=0, lt=1)] = flag(
+    test_share: Annotated[float, Field(ge=0, lt=1)] = flag(
         DATA,
         "Share of each node's rows held out for testing. Default: 0.2. 0 trains on everything "
         "and measures nothing.",
@@ -197,11 +195,10 @@ class LearningConfig:
         OUTPUT,
         "Replace an earlier result in --out.",
         default=False,
-        off="--no-overwrite",
         saved=False,
-        only_typed="replaces an earlier result",
+        only_typed=True,
     )
-    jobs: Annotated[int, Check(after=number_of_workers)] = flag(
+    jobs: Annotated[int, AfterValidator(number_of_workers)] = flag(
         OUTPUT,
         "Workers; -1 for all cores. The result does not change. Default: 1.",
         default=1,
@@ -214,7 +211,7 @@ class LearningConfig:
         "processes, as suits the models.",
         argument="backend",
         saved=False,
-        only_typed="sends rows to a cluster and runs what comes back",
+        only_typed=True,
     )
     address: str | None = flag(
         OUTPUT,
@@ -223,9 +220,9 @@ class LearningConfig:
         metavar="HOST:PORT",
         argument="address",
         saved=False,
-        only_typed="sends rows to that machine and runs what comes back",
+        only_typed=True,
     )
-    seed: Annotated[int, Check(ge=0)] = flag(
+    seed: Annotated[int, Field(ge=0)] = flag(
         OUTPUT,
         "Same seed, same result. Default: 0.",
         default=0,
@@ -249,16 +246,13 @@ class LearningConfig:
         return {k: str(v.absolute()) if isinstance(v, Path) else v for k, v in settings.items()}
 
     def to_file(self, **found: Any) -> dict[str, Any]:
-        """Return what ``config.toml`` holds: all that a run depends on, with what was ``found`` filled in.
-
-        On/off flags without a ``--no-`` form are left out if not given: not every command has them.
-        """
+        """Return what ``config.toml`` holds: all that a run depends on, with what was ``found``."""
         settings = {**self.absolute(), **found}
         pairs = settings.pop("model_for")
         saved = [
             name
             for name, flag in flags_of(type(self)).items()
-            if flag.saved and (settings.get(name) is not False or flag.off)
+            if flag.saved and settings.get(name) is not False
         ]
         named = {name.replace("_", "-"): settings[name] for name in saved if name in settings}
         return {**named, "model-for": pairs} if pairs else named
@@ -283,6 +277,7 @@ ARGUMENT = re.compile(
     rf"(?<![\w.(])({'|'.join(FLAGS)})="
     r"(True|'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+-]+(?:\.\d+)?)(?![\w(])"
 )
+QUOTES = "'\""
 PLACE = re.compile(r"\b(?:choose|give) another (?:directory|file|place)\b")
 
 
@@ -303,11 +298,5 @@ def _flag(match: re.Match[str]) -> str:
     flag, text = FLAGS[match[1]], match[2]
     if text == "True":
         return flag
-    if text[0] not in "'\"[":
-        return f"{flag} {text}"
-    try:
-        value = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return match[0]
-    values = value if isinstance(value, list) else [value]
-    return " ".join(f"{flag} {shlex.quote(str(each))}" for each in values)
+    values = re.findall(r"'[^']*'|\"[^\"]*\"|[\w.+-]+", text)
+    return " ".join(f"{flag} {shlex.quote(value.strip(QUOTES))}" for value in values)

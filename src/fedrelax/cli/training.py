@@ -14,8 +14,15 @@ from typing import Any
 from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
-from fedrelax.cli.interruption import ALL_ROWS, CAUSES, Interruption, Step, Watch, start_workers
-from fedrelax.cli.predict import formula_note
+from fedrelax.cli.interruption import (
+    ALL_ROWS,
+    CAUSES,
+    SAVING,
+    WORKING,
+    Interruption,
+    Watch,
+    start_workers,
+)
 from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import FedRelaxError
@@ -27,10 +34,9 @@ from fedrelax.models.names import kind_name, short_name
 from fedrelax.report import ReportData, report_data
 from fedrelax.report.data.report_data import USUAL, loss_unit
 from fedrelax.report.data.rounding import short
-from fedrelax.report.page import REPORT, write_report
+from fedrelax.report.page import write_report
 from fedrelax.runtime import Layer
 from fedrelax.solvers import FedRelax
-from fedrelax.splits import group_rows
 from fedrelax.storage import read_result, save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
@@ -91,14 +97,14 @@ class Run:
             private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
             estimator.set_params(solver=private)
         start_workers(config.jobs, config.backend)
-        talk.activity.doing("Choosing settings", step="choosing")
+        talk.activity.doing("Choosing settings")
         callbacks = [Watch(talk.activity, interruption), self.view, checkpoint]
         estimator.set_params(callbacks=[one for one in callbacks if one is not None], **more)
-        interruption.enter(Step.FINDING, checkpoint)
+        interruption.enter(WORKING, checkpoint)
         X, y, nodes = inputs.rows(inputs.train)
         folds = inputs.splitting.folds(inputs.train)
         fitted: Fitted = estimator.fit(X, y, nodes=nodes, **folds).set_params(callbacks=())
-        interruption.enter(Step.MEASURING, checkpoint)
+        interruption.enter(WORKING if checkpoint is None else "")
         outcome = Outcome(fitted)
         if outcome.interrupted:
             reason = fitted.result_.reason
@@ -110,12 +116,14 @@ class Run:
         outcome = Outcome(fitted, self._measured(fitted), on_all_rows=False)
         if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
             return outcome
-        try:
-            if not interruption.take() and not interruption.cause:
+        interruption.take()
+        if not interruption.cause:
+            try:
                 return self._on_all_rows(outcome)
-        except KeyboardInterrupt:
-            if not interruption.cause:
-                raise
+            except KeyboardInterrupt:
+                if checkpoint is not None:
+                    raise
+                interruption.take()
         talk.note(
             f"{interruption.cause}, so there is no second training on all rows: the models that were "
             "measured, trained on the training rows, are kept."
@@ -123,15 +131,11 @@ class Run:
         return outcome
 
     def _measured(self, fitted: Fitted) -> Evaluation:
-        self.talk.activity.doing("Measuring on test rows", step="measuring")
+        self.talk.activity.doing("Measuring on test rows")
         inputs = self.inputs
         measured = evaluate(fitted, inputs.rows(inputs.train), inputs.rows(inputs.test))
         labels = list(measured.nodes["node"])
         nodes = measured.nodes.assign(model=self._lines(fitted, labels)["model"])
-        if self.config.leakage:
-            self.talk.activity.doing("Attacking the exchanged predictions")
-            by_node = aucs(fitted, inputs, self.config)
-            nodes = nodes.assign(leaked=[by_node.get(label) for label in labels])
         return replace(measured, nodes=nodes)
 
     def _on_all_rows(self, outcome: Outcome) -> Outcome:
@@ -139,9 +143,9 @@ class Run:
         fitted, measured, inputs = outcome.fitted, outcome.evaluation, self.inputs
         assert measured is not None
         checkpoint = None if self.checkpoints is None else self.checkpoints.all_rows
-        self.interruption.enter(Step.ALL_ROWS, checkpoint)
+        self.interruption.enter(checkpoint=checkpoint)
         activity = self.talk.activity
-        activity.doing(f"Training on {ALL_ROWS}, with these settings", step=ALL_ROWS)
+        activity.doing(f"Training on {ALL_ROWS}, with these settings")
         callbacks = [Watch(activity, self.interruption, ALL_ROWS), checkpoint]
         fitted.set_params(callbacks=[one for one in callbacks if one is not None])
         try:
@@ -176,8 +180,8 @@ class Run:
         says where.
         """
         inputs, config, result = self.inputs, self.config, outcome.fitted.result_
-        self.interruption.enter(Step.SAVING)
-        self.talk.activity.doing(f"Saving in {config.out}", step="saving")
+        self.interruption.enter(SAVING)
+        self.talk.activity.doing(f"Saving in {config.out}")
         metrics: dict[str, Any] = {
             "nodes": len(result.local_models),
             "edges": outcome.fitted.whole_graph_.n_edges,
@@ -223,34 +227,23 @@ class Run:
                 shutil.rmtree(home, ignore_errors=True)
                 raise error from error.__cause__
             raise NotWritten(f"{error}; the result was saved in {instead} instead") from None
-        self.interruption.enter(Step.ENDING)
+        self.interruption.ignore()
         return shown[-1]
 
 
 def _write_views(draft: Path, talk: Talk) -> ReportData:
-    """Write the picture and the report of a draft, or say what to install for them; return its data."""
+    """Write the picture and the report of a draft, or say what to install; return its data."""
     saved = read_result(draft)
     data = report_data(saved)
-    if formulas := formula_note(saved.nodes[["node"]], "nodes.csv"):
-        talk.note(formulas)
     talk.activity.doing("Writing the report")
-    missing = {}
-    if data.evaluation is not None:
-        try:
-            from fedrelax.report.plots import save_result_picture
+    if data.evaluation is not None and find_spec("matplotlib") is not None:
+        from fedrelax.report.plots import save_result_picture
 
-            save_result_picture(draft / "result.png", data)
-        except ImportError:
-            missing["result.png"] = "matplotlib"
-    if find_spec("plotly") is None:
-        missing[REPORT] = "plotly"
-    else:
+        save_result_picture(draft / "result.png", data)
+    if find_spec("plotly") is not None:
         write_report(data)
-    if missing:
-        talk.note(
-            f"no {' and no '.join(missing)} without {' and '.join(missing.values())}; "
-            "pip install 'fedrelax[report]' adds what is missing."
-        )
+    else:
+        talk.note("no report.html without plotly; pip install 'fedrelax[report]' adds it.")
     return data
 
 
@@ -274,31 +267,3 @@ def private_layers(config: FitConfig) -> list[Layer]:
     delta = 1e-5 if config.delta is None else config.delta
     spread = config.range
     return [PrivateStatistics(epsilon=config.epsilon, delta=delta, range=spread, random_state=None)]
-
-
-def aucs(fitted: Fitted, inputs: Inputs, config: FitConfig) -> dict[Label, float]:
-    """Return the AUC with which a neighbour tells each node's training rows from its test rows."""
-    from fedrelax.privacy.leakage import Listener, leakage
-    from fedrelax.wiring import as_wiring
-
-    first = () if inputs.graph is None else inputs.graph.labels
-    groups = group_rows(inputs.nodes, len(inputs.nodes))
-    groups = groups.arranged(inputs.X, inputs.y, inputs.task, first)
-    train = {label: rows[inputs.train[rows]] for label, rows in groups.items()}
-    train = {label: rows for label, rows in train.items() if len(rows)}
-    held = {label: groups[label][inputs.test[groups[label]]] for label in train}
-    X = fitted.common_rows(inputs.X, inputs.nodes)
-    network = fitted.network_of(X, inputs.y, train, held, seed=config.seed)
-    listener = Listener()
-    solver = replace(
-        fitted.settings(config.seed),
-        alpha=fitted.alpha_,
-        update=fitted.update_ or "refit",
-        level=fitted.level_,
-        wiring=as_wiring(fitted.wiring_),
-        rounds=fitted.n_rounds_,
-        tol=0.0,
-        exchange=[*private_layers(config), listener],
-    )
-    attacked = leakage(network, listener.heard, solver.solve(network).local_models)
-    return {label: attack.by_neighbour for label, attack in attacked.items()}

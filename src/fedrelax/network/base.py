@@ -29,7 +29,6 @@ from fedrelax.schema import Preparation
 from fedrelax.schema.kinds import is_frame
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label, Model
-from fedrelax.views import view
 
 TASKS = ("regression", "classification")
 
@@ -323,7 +322,3 @@ class Network:
     def __repr__(self) -> str:
         edges = self.graph.n_edges if len(self) else 0
         return f"Network({self.kind}, {counted(len(self), 'node')}, {counted(edges, 'edge')})"
-
-    def _repr_html_(self) -> str:
-        text: str = view("notebook").network_html(self)
-        return text

@@ -15,40 +15,24 @@ WORDS = {"join": "joined", "update": "learned", "leave": "left"}
 class Event:
     """Nodes that joined, learned or left: when, who, what, and the error before anything was learned."""
 
-    what: str
     when: str
     text: str
     error: float | None
-    rows: int
 
 
 def events_of(saved: SavedResult) -> list[Event]:
     """Return the story of a network, oldest first; empty if nothing happened since training."""
     events = []
     for line in [] if saved.living is None else saved.living["story"]:
-        what, rows = line["what"], line["rows"]
+        what = line["what"]
         text = f"{listing(line['nodes'], most=3)} {WORDS.get(what, what)}"
         if what == "join" and line["neighbours"]:
             text += f" next to {listing(line['neighbours'], most=3)}"
         if what == "update":
-            text += f" {counted(rows, 'row')}"
+            text += f" {counted(line['rows'], 'row')}"
         text += f"; {counted(line['refitted'], 'node')} refitted"
-        events.append(Event(what, line["when"], text, line["error"], rows))
+        events.append(Event(line["when"], text, line["error"]))
     return events
-
-
-def running_error(events: list[Event]) -> float | None:
-    """Return the mean loss on all new rows so far, each predicted before it was learned.
-
-    Newcomers' rows do not count: their circle was chosen by these very rows.
-
-    >>> events = [Event("update", "", "", 2.0, 1), Event("join", "", "", 0.5, 9)]
-    >>> running_error([*events, Event("update", "", "", 1.0, 3)])
-    1.25
-    """
-    learned = [e for e in events if e.what == "update" and e.error is not None and e.rows]
-    rows = sum(event.rows for event in learned)
-    return sum((event.error or 0.0) * event.rows for event in learned) / rows if rows else None
 
 
 LEAD = (
@@ -66,8 +50,7 @@ def story_section(saved: SavedResult) -> str:
     events = events_of(saved)
     if not events:
         return ""
-    lines, mean = "", running_error(events)
-    lead = LEAD if mean is None else f"{LEAD} Over all new rows it was {mean:.4g}."
+    lines = ""
     for event in events:
         error = "" if event.error is None else f"{event.error:.4g}"
         when = html.escape(event.when[:16].replace("T", " "))
@@ -76,7 +59,7 @@ def story_section(saved: SavedResult) -> str:
     return (
         '<section id="story" aria-labelledby="story-title">'
         '<h2 id="story-title">Since it was trained</h2>'
-        f'<p class="lead">{html.escape(lead)}</p>'
+        f'<p class="lead">{LEAD}</p>'
         '<div class="scroll" tabindex="0" role="region" aria-label="What happened">'
         f"<table>{HEAD}<tbody>{lines}</tbody></table></div></section>"
     )

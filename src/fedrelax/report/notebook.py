@@ -1,4 +1,4 @@
-"""What a notebook shows of a result, an estimator or a network: a fragment of HTML.
+"""What a notebook shows of a result or an estimator: a fragment of HTML.
 
 It contains no script and loads nothing; names are escaped text. Colours come from the page around it.
 """
@@ -14,18 +14,13 @@ import numpy as np
 from fedrelax.errors import counted
 from fedrelax.evaluation import gains
 from fedrelax.graph import Graph
-from fedrelax.network import Network
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.solvers import Result
 from fedrelax.wiring import wiring_name
 
 MOST_LINES, MOST_NODES = 10, 500
-SHORT = {
-    "local_loss": "loss on own rows",
-    "gtv": "disagreement (GTV)",
-    "validation_loss": "validation loss",
-}
+SHORT = {"local_loss": "loss on own rows", "validation_loss": "validation loss"}
 STYLE = (
     ".fedrelax{color:inherit;font-size:13px;line-height:1.45;max-width:760px}"
     ".fedrelax p{margin:.15em 0}.fedrelax .lead{font-size:15px;font-weight:600}"
@@ -48,16 +43,9 @@ def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> st
     rounds = (
         f"{counted(result.n_rounds, 'round')} ({result.reason}){stayed}, {result.engine} engine"
     )
-    ends = {words: data.history[name][[0, -1]] for name, words in SHORT.items()}
-    curves = [
-        f"{words}: {first:.3g} → {last:.3g}"
-        for words, (first, last) in ends.items()
-        if np.isfinite(last)
-    ]
     return _fragment(
         _verdict(data),
         f"<p>{html.escape('; '.join([_size(result), *facts, rounds]))}.</p>",
-        f"<p>{html.escape('; '.join(curves))}.</p>",
         _nodes(data, result.graph if result.kept is None else result.kept),
         more,
     )
@@ -71,19 +59,6 @@ def estimator_html(fitted: Any) -> str:
     settings = html.escape(repr(fitted))
     folded = f"<details><summary>Settings</summary><pre>{settings}</pre></details>"
     return result_html(fitted.result_, facts, folded)
-
-
-def network_html(network: Network) -> str:
-    """Return a network as one line of text and a table of its first nodes."""
-    if not len(network):
-        return _fragment(repr(network))
-    lines = []
-    for node in list(network)[:MOST_LINES]:
-        held = 0 if node.validation is None else len(node.validation[1])
-        kind = short(type(node.model).__name__)
-        lines.append([short(node.label), kind, f"{len(node.y):,}", f"{held:,}"])
-    heads = ["node", "model", "rows", "validation rows"]
-    return _fragment(repr(network), _table(heads, lines, len(network)))
 
 
 def _verdict(data: ReportData) -> str:
@@ -113,9 +88,9 @@ def _size(result: Result) -> str:
 
 def _nodes(data: ReportData, used: Graph) -> str:
     heads, columns = ["node", "model", "neighbours"], []
-    for name in ("local_loss", "validation_loss"):
+    for name, words in SHORT.items():
         if np.isfinite(data.alone(name)).any():
-            heads += [f"{SHORT[name]}, alone", "together"]
+            heads += [f"{words}, alone", "together"]
             columns += [data.alone(name), data.kept(name)]
     lines = []
     for k, label in enumerate(data.graph.labels[:MOST_LINES]):

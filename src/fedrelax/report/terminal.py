@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, JustifyMethod
+from rich.console import Group, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -20,16 +20,13 @@ from fedrelax.report.data.rounding import short
 
 MOST_LINES = 20
 LONGEST_NAME = 25
-WITH_INTERVALS = ("error", "difference")
-"""The numbers of a comparison that have intervals; the first one goes first where there is no room."""
 
 
 class Shown(NamedTuple):
-    """A column of a table; ``key`` names it where it may be left out."""
+    """A column of a table."""
 
     head: str
     cells: Sequence[str | Text]
-    key: str = ""
     number: bool = True
 
 
@@ -45,31 +42,10 @@ def plain_table(title: str, *columns: Shown, bold: str = "") -> Table:
     )
     for column in columns:
         side: JustifyMethod = "right" if column.number else "left"
-        table.add_column(column.head, justify=side, no_wrap=True)
+        table.add_column(column.head, justify=side, no_wrap=column.number, overflow="ellipsis")
     for line in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*line, style="bold" if line[0] == bold else None)
     return table
-
-
-class Fitting:
-    """A table that leaves out columns, one after the other, until it fits the width of the terminal.
-
-    ``spare`` names those that can go, the first one first.
-    """
-
-    def __init__(
-        self, title: str, columns: Sequence[Shown], spare: Sequence[str], bold: str = ""
-    ) -> None:
-        self._title, self._columns, self._spare, self._bold = title, columns, spare, bold
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        wide = options.update(width=1000)
-        for count in range(len(self._spare) + 1):
-            kept = [one for one in self._columns if one.key not in self._spare[:count]]
-            table = plain_table(self._title, *kept, bold=self._bold)
-            if table.__rich_measure__(console, wide).maximum <= options.max_width:
-                break
-        yield table
 
 
 def evaluation_report(data: ReportData) -> Group:
@@ -79,30 +55,27 @@ def evaluation_report(data: ReportData) -> Group:
     return Group(node_table(data), "", total_table(data.evaluation), "", words)
 
 
-def node_table(data: ReportData, most: int = MOST_LINES) -> Fitting:
+def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
     """Return a line per node, the largest gains first; with many nodes, only the best and the worst."""
     evaluation = data.evaluation
     assert evaluation is not None
     number = {label: k for k, label in enumerate(data.graph.labels)}
-    lines = [number[label] for label in evaluation.ranked()["node"]]
-    tested = lines[: len(evaluation.tested)]
-    few = len(lines) <= most
-    head = lines if few else tested[: most // 2]
-    tail = [] if few else tested[most // 2 :][-(most - most // 2) :]
-    left = len(lines) - len(head) - len(tail)
-    rest = Text(f"... {left} more" if tail else f"... {left} without test rows", style="dim")
-    shown: list[Shown] = []
+    lines = ranked = [number[label] for label in evaluation.ranked()["node"]]
+    if len(ranked) > most:
+        tested = ranked[: len(evaluation.tested)]
+        lines = [*tested[: most // 2], *tested[most // 2 :][-(most // 2) :]]
+    shown = []
     for column in columns.NODES:
-        name = column.in_terminal
-        values = None if name is None else column.values(data)
-        if name is not None and values is not None:
+        values = None if column.in_terminal is None else column.values(data)
+        if column.in_terminal is not None and values is not None:
             write = _written(column.kind, evaluation)
-            cells = [write(values[k]) for k in (*head, *tail)]
-            if left:
-                cells.insert(len(head), Text() if shown else rest)
-            shown.append(Shown(name, cells, name, column.kind not in ("name", "text")))
-    title = f"{evaluation.measure.name} on the test rows of each node"
-    return Fitting(title, shown, ("test", "rows", "pooled", "model"))
+            cells = [write(values[k]) for k in lines]
+            shown.append(Shown(column.in_terminal, cells, column.kind not in ("name", "text")))
+    table = plain_table(f"{evaluation.measure.name} on the test rows of each node", *shown)
+    if len(ranked) > most:
+        left = f"{len(ranked) - len(lines)} nodes in between are left out; nodes.csv has all"
+        table.caption, table.caption_justify = left, "left"
+    return table
 
 
 def _written(kind: str, evaluation: Evaluation) -> Callable[[Any], Text]:
@@ -146,51 +119,38 @@ def fact_table(facts: dict[str, str]) -> Table:
 def comparison_report(comparison: Comparison) -> Group:
     """Return the table of the ways, those that were left out, and the advice."""
     parts: list[Any] = [way_table(comparison), ""]
-    for names, reason in left_out(comparison.refused):
-        parts.append(Text(f"Not compared: {names}: {reason}.", style="dim"))
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in comparison.refused.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        parts.append(Text(f"Not compared: {', '.join(names)}: {reason}.", style="dim"))
     if comparison.refused:
         parts.append("")
     return Group(*parts, Text(comparison.advice, style="bold"))
 
 
-def way_table(comparison: Comparison) -> Fitting:
-    """Return a line per way, the lowest error first, with intervals, all to the same decimals."""
+def way_table(comparison: Comparison) -> Table:
+    """Return a line per way, the lowest error first, all to the same decimals."""
     measure, lines = comparison.measure, comparison.table.to_dict("records")
     decimals = measure.decimals(float(comparison.errors.mean(axis=0).max()), digits=4)
     unit = f",{measure.unit}" if measure.unit else ""
-
-    def pair(head: str, name: str, sign: str) -> list[Shown]:
-        def texts(line: Mapping[Hashable, Any]) -> tuple[str, str]:
-            if name == "difference" and line["way"] == TOGETHER:
-                return "", ""
-            ends = (measure.scale * line[f"{name}{end}"] for end in ("", "_low", "_high"))
-            mean, low, high = (f"{value:{sign}.{decimals}f}" for value in ends)
-            return mean, f"{low} to {high}"
-
-        means, intervals = zip(*map(texts, lines), strict=True)
-        return [Shown(head, means), Shown("interval", intervals, name)]
-
-    def verdict(line: Mapping[Hashable, Any]) -> Text:
-        better, worse = line["difference_high"] < 0, line["difference_low"] > 0
-        return Text("better", style="green") if better else Text("worse" * worse, style="red")
-
-    shown = [
-        Shown("way", [line["way"] for line in lines], number=False),
-        *pair(f"error{unit}", "error", ""),
-        *pair("minus\ntogether", "difference", "+"),
-        Shown("", [verdict(line) for line in lines]),
-    ]
-    title = f"{measure.name} on test rows: mean of {comparison.splits} splits, 95 % intervals"
-    return Fitting(title, shown, WITH_INTERVALS, bold=TOGETHER)
-
-
-def left_out(refused: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Group the ways that were left out by reason: their names and the reason.
-
-    >>> left_out({"FedAvg": "trees", "Ditto": "trees", "FedMD": "too big"})
-    [('FedAvg, Ditto', 'trees'), ('FedMD', 'too big')]
-    """
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in refused.items():
-        by_reason.setdefault(reason, []).append(name)
-    return [(", ".join(names), reason) for reason, names in by_reason.items()]
+    ways, errors, gaps, intervals, verdicts = [], [], [], [], []
+    for line in lines:
+        ways.append(str(line["way"]))
+        errors.append(f"{measure.scale * line['error']:.{decimals}f}")
+        names = ("difference", "difference_low", "difference_high")
+        gap, low, high = (measure.scale * line[name] for name in names)
+        other = line["way"] != TOGETHER
+        gaps.append(f"{gap:+.{decimals}f}" if other else "")
+        intervals.append(f"{low:+.{decimals}f} to {high:+.{decimals}f}" if other else "")
+        better, worse = Text("better", style="green"), Text("worse", style="red")
+        verdicts.append(better if high < 0 else worse if low > 0 else Text())
+    return plain_table(
+        f"{measure.name} on test rows: mean of {comparison.splits} splits, 95 % intervals",
+        Shown("way", ways, number=False),
+        Shown(f"error{unit}", errors),
+        Shown("minus\ntogether", gaps),
+        Shown("interval", intervals),
+        Shown("", verdicts),
+        bold=TOGETHER,
+    )

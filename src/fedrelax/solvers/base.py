@@ -164,7 +164,7 @@ class Result:
 
     @property
     def plot(self) -> Any:
-        """Pictures: ``graph``, ``curves``, ``gains`` and ``path``; see ``fedrelax.report.plots``."""
+        """Pictures: ``graph``, ``curves`` and ``gains``; see ``fedrelax.report.plots``."""
         return view("plots").Plots(self)
 
     def _repr_html_(self) -> str:

@@ -138,7 +138,6 @@ def save_grown(
     fitted: Fitted,
     *,
     overwrite: bool = False,
-    more: Sequence[Callable[[Path], object]] = (),
 ) -> Path:
     """Write a loaded result that has changed to a new directory.
 
@@ -171,7 +170,7 @@ def save_grown(
         rounds.to_csv(draft / "history_nodes.csv", index=False)
         _write_living(draft, network, ancestor.living["story"])
         now_there = {"made": now(), "versions": versions(), "graph_nodes": list(labels)}
-        _seal(draft, {**earlier, **now_there}, packed, more)
+        _seal(draft, {**earlier, **now_there}, packed)
     return target
 
 
@@ -213,7 +212,7 @@ def _seal(
     draft: Path,
     about: Mapping[str, Any],
     packed: Mapping[Label, Packed],
-    more: Sequence[Callable[[Path], object]],
+    more: Sequence[Callable[[Path], object]] = (),
 ) -> None:
     """Write ``result.json`` with the checksums of all files; then those of ``more``, which have none."""
     types = {

@@ -1,6 +1,6 @@
 """Values by node: the columns of the tables on the page and in the terminal, and the colours of a graph.
 
-A new column takes one line in ``NODES`` or ``SENT``.
+A new column takes one line in ``NODES``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.evaluation import ALONE, TOGETHER, WAYS, gains
 from fedrelax.report.data.report_data import ReportData
 from fedrelax.report.data.rounding import numbers
-from fedrelax.report.data.sharing import BYTES, Sharing
-from fedrelax.typing import DataFrame, Label
+from fedrelax.typing import DataFrame
 from fedrelax.validation import check_choice
 
 COLOURS = ("gain", "error", "validation", "loss", "disagreement", "cluster", "model")
@@ -115,7 +114,7 @@ def node_values(data: ReportData, colour: str | None = None) -> NodeValues:
 class Column:
     """``values`` returns one value per node of the graph (None: unknown), or None to leave the column out.
 
-    ``kind`` says how they are written: "name", "text", "count", "error", "gain" or "size" (bytes).
+    ``kind`` says how they are written: "name", "text", "count", "error" or "gain".
     """
 
     key: str
@@ -144,25 +143,6 @@ def _gains(data: ReportData) -> list[Any] | None:
     ]
 
 
-def _sent(count: Callable[[Sharing, Label], int | str]) -> Callable[[ReportData], Any]:
-    """Return a column of what left a node; nodes without a model sent nothing."""
-
-    def values(data: ReportData) -> list[int | str | None] | None:
-        if data.sharing is None:
-            return None
-        shared, own = data.sharing, data.models
-        return [count(shared, label) if label in own else None for label in data.graph.labels]
-
-    return values
-
-
-def _aucs(data: ReportData) -> list[str | None] | None:
-    leaked = None if data.sharing is None else data.sharing.leaked
-    if not leaked:
-        return None
-    return [f"{leaked[label]:.2f}" if label in leaked else None for label in data.graph.labels]
-
-
 NODES = (
     Column("name", "node", "name", lambda data: list(map(str, data.graph.labels)), "node"),
     Column("model", "model", "text", lambda data: [data.models.get(k) for k in data.graph.labels],
@@ -176,15 +156,3 @@ NODES = (
     Column("missed", "rounds missed", "text", lambda data: data.column("missed")),
 )  # fmt: skip
 """What each node has, and what it gained."""
-SENT = (
-    NODES[0],
-    Column("private", "rows and labels sent", "count", _sent(lambda shared, label: 0)),
-    Column("neighbours", "neighbours", "count",
-           _sent(lambda shared, label: shared.neighbours[label])),
-    Column("predictions", "predictions sent", "count",
-           _sent(lambda shared, label: shared.numbers(label))),
-    Column("sent", "size", "size", _sent(lambda shared, label: BYTES * shared.numbers(label))),
-    Column("noise", "noise", "text", _sent(lambda shared, label: shared.noise)),
-    Column("leaked", "attack's AUC", "text", _aucs),
-)  # fmt: skip
-"""What left each node."""

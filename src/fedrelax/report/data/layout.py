@@ -127,26 +127,16 @@ def places(
 def project(degrees: FloatArray) -> FloatArray:
     """Return (latitude, longitude) as km east and north of the centre.
 
-    Azimuthal equidistant: distances and directions from the centre are true.
+    Sinusoidal: distances along parallels and along the middle meridian are true.
 
     >>> east, north = project(np.array([[0.0, 179.0], [0.0, -179.0]]))[1]
     >>> round(east), round(north)
     (111, 0)
     """
     latitude, longitude = np.radians(degrees).T
-    cos = np.cos(latitude)
-    points = np.stack([cos * np.cos(longitude), cos * np.sin(longitude), np.sin(latitude)], axis=1)
-    middle = points.mean(axis=0)
-    length = float(np.sqrt(np.square(middle).sum()))
-    middle = middle / length if length > 1e-9 else points[0]
-    flat = float(np.hypot(middle[0], middle[1])) or 1.0
-    east = np.array([-middle[1], middle[0], 0.0]) / flat if flat > 1e-9 else np.array([0, 1.0, 0])
-    north = np.cross(middle, east)
-    x, y = (points * east).sum(axis=1), (points * north).sum(axis=1)
-    across = np.hypot(x, y)
-    angle = np.arctan2(across, (points * middle).sum(axis=1))
-    stretch = np.where(across > 1e-12, angle / np.maximum(across, 1e-12), 1.0)
-    return np.asarray(EARTH * np.stack([x * stretch, y * stretch], axis=1))
+    middle = np.angle(np.exp(1j * longitude).mean())  # also where longitudes jump from 180 to -180
+    east = np.cos(latitude) * ((longitude - middle + np.pi) % (2 * np.pi) - np.pi)
+    return np.asarray(EARTH * np.stack([east, latitude - latitude.mean()], axis=1))
 
 
 def spread(nodes: int, ends: IntArray, strength: FloatArray, seed: int = 0) -> FloatArray:

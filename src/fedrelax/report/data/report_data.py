@@ -14,14 +14,11 @@ from fedrelax.evaluation import Evaluation, Measure, get_measure
 from fedrelax.graph import Graph
 from fedrelax.report.data.layout import EdgeTable
 from fedrelax.report.data.rounding import short
-from fedrelax.report.data.sharing import Sharing, sharing_of
 from fedrelax.runtime import History
-from fedrelax.selection import Choice
 from fedrelax.solvers import Result
 from fedrelax.storage import SavedResult
 from fedrelax.storage.loading import history_of
 from fedrelax.typing import DataFrame, FloatArray, Label
-from fedrelax.wiring import WIRINGS, wiring_name
 
 USUAL = {"regression": "squared", "classification": "log"}
 
@@ -74,60 +71,6 @@ def loss_unit(loss: str, target: str) -> str:
     return units.get(loss, loss)
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A wiring with an alpha, and its validation loss after every round."""
-
-    wiring: str
-    """Its name, and the share of the level where that is not 1."""
-    alpha: float
-    losses: FloatArray
-    best_round: int
-    """With a wiring, only rounds on its final graph count."""
-    chosen: bool
-    rounds: int
-    """The number of rounds that was chosen."""
-
-    @property
-    def least(self) -> float:
-        """The loss at the best round."""
-        return float(self.losses[self.best_round])
-
-
-def candidates_of(table: DataFrame | None, chosen: Mapping[str, Any]) -> list[Candidate]:
-    """Return the candidates of a table such as ``Choice.to_frame`` returns; none without a table.
-
-    ``chosen`` has the alpha, wiring, level and rounds of the choice.
-    """
-
-    def name_of(wiring: str, level: float | None) -> str:
-        return wiring if level in (None, 1.0) else f"{wiring}, level {level:g}"
-
-    lines: list[Candidate] = []
-    if table is None:
-        return lines
-    for _, part in table.groupby((table["round"] == 0).cumsum(), sort=False):
-        wired = str(part["wiring"].iloc[0])
-        share, alpha = (float(part[name].iloc[0]) for name in ("level", "alpha"))
-        losses = part["validation_loss"].to_numpy(float)
-        wiring = WIRINGS[wired]().paced(len(losses) - 1) if wired in WIRINGS else None
-        settled = [wiring is None or wiring.settled(k) for k in range(len(losses))]
-        counted = np.where(np.isfinite(losses) & settled, losses, np.inf)
-        best = int(np.argmin(counted)) if np.isfinite(counted).any() else len(losses) - 1
-        name, same = name_of(wired, share), np.isclose(alpha, chosen["alpha"], 1e-9, 0.0)
-        as_chosen = name == name_of(chosen["wiring"], chosen.get("level")) or alpha == 0
-        taken = bool(same) and as_chosen
-        lines.append(Candidate(name, alpha, losses, best, taken, int(chosen["rounds"])))
-    return lines
-
-
-def candidates_of_choice(choice: Choice) -> list[Candidate]:
-    """Return the candidates of a choice that was just made."""
-    names = ("alpha", "level", "rounds")
-    chosen = {name: getattr(choice, name) for name in names}
-    return candidates_of(choice.to_frame(), {**chosen, "wiring": wiring_name(choice.wiring)})
-
-
 UNKNOWN = "units of the run's loss"
 LONGEST_TARGET = 28
 
@@ -152,18 +95,12 @@ class ReportData:
     evaluation: Evaluation | None
     nodes: DataFrame | None
     """A line per node and what was saved about it; None if nothing was."""
-    candidates: Sequence[Candidate]
     stayed: Sequence[Label]
     """The nodes that kept the model of round 0."""
     saved: SavedResult | None
     """The result that this is about, if it is saved."""
     edge_frame: Callable[[], DataFrame]
     find_groups: Callable[[], Mapping[Label, int]]
-
-    @cached_property
-    def sharing(self) -> Sharing | None:
-        """What left the nodes; known only for saved results."""
-        return None if self.saved is None else sharing_of(self.saved)
 
     @cached_property
     def groups(self) -> Mapping[Label, int]:
@@ -204,10 +141,8 @@ class ReportData:
         return np.where(stayed, self.alone(quantity), self.by_node(last))
 
 
-def report_data(
-    source: Result | SavedResult, evaluation: Evaluation | None = None, choice: Choice | None = None
-) -> ReportData:
-    """Return what there is to show about a result; a saved one has its own evaluation and choice."""
+def report_data(source: Result | SavedResult, evaluation: Evaluation | None = None) -> ReportData:
+    """Return what there is to show about a result; a saved one has its own evaluation."""
     if isinstance(source, SavedResult):
         return _of_saved(source)
     if evaluation is not None:
@@ -223,7 +158,6 @@ def report_data(
         history=source.history,
         n_rounds=source.n_rounds,
         rewired=source.kept is not None,
-        candidates=[] if choice is None else candidates_of_choice(choice),
         stayed=source.stayed,
         saved=None,
         edge_frame=source.edges_to_frame,
@@ -246,7 +180,6 @@ def _of_saved(saved: SavedResult) -> ReportData:
         history=history_of(saved, own),
         n_rounds=about["rounds"],
         rewired=about["wiring"] != "fixed",
-        candidates=candidates_of(saved.choice, about),
         stayed=saved.metrics.get("stayed_alone", ()),
         saved=saved,
         edge_frame=lambda: saved.edges,

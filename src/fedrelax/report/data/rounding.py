@@ -20,15 +20,6 @@ def short(name: object, longest: int = 40) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def alpha_text(alpha: float, digits: int = 3) -> str:
-    """Return an alpha as text; the one that stands for one model for all nodes says so.
-
-    >>> alpha_text(0.25), alpha_text(1e9)
-    ('0.25', 'one model')
-    """
-    return "one model" if alpha >= ONE_MODEL else f"{alpha:.{digits}g}"
-
-
 def coupling_text(alpha: float) -> str:
     """Return how strongly nodes are coupled, in words.
 
@@ -37,7 +28,7 @@ def coupling_text(alpha: float) -> str:
     """
     if alpha >= ONE_MODEL:
         return "one common model"
-    return f"alpha {alpha_text(alpha)}{': each node alone' * (alpha == 0)}"
+    return f"alpha {alpha:.3g}{': each node alone' * (alpha == 0)}"
 
 
 def numbers(values: Any) -> list[float | int | None]:

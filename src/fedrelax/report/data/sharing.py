@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from fedrelax.storage import SavedResult
 from fedrelax.typing import Label
@@ -52,48 +50,19 @@ class Sharing:
     """How many numbers a node said to each other node while the default learned and chose."""
     only_pooled: bool
     """Whether the models come from these rounds, so that no other predictions were sent."""
-    trials: int
-    """Candidates that were tried on each fold while alpha and wiring were chosen."""
-    trial_exchanges: int
-    """The exchanges of each of these."""
     promises: tuple[dict[str, Any], ...] = ()
     """The differential privacy of what was sent: epsilon, delta, what it protects, and in words."""
-    leaked: dict[Label, float] = field(default_factory=dict)
-    """With what AUC an attack told a node's training rows from others, if it was run."""
-
-    @property
-    def per_exchange(self) -> int:
-        """How many numbers go to one neighbour in one exchange."""
-        return self.public_rows * self.outputs * self.sets
 
     @property
     def per_neighbour(self) -> int:
         """How many numbers go to one neighbour in the run, without those of partial pooling."""
-        return self.per_exchange * self.exchanges
-
-    @property
-    def noise(self) -> str:
-        """How much noise there was, in a word."""
-        return ", ".join(f"epsilon {one['epsilon']:.3g}" for one in self.promises) or "none"
+        return self.public_rows * self.outputs * self.sets * self.exchanges
 
     @property
     def promised(self) -> str:
         """The guarantee for every node in words, and what it does not cover."""
         words = "; ".join(f"{one['says']}. It protects {one['protects']}" for one in self.promises)
         return f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else ""
-
-    @property
-    def attacked(self) -> str:
-        """What a membership-inference attack found, in words."""
-        if not self.leaked:
-            return ""
-        aucs = np.array(list(self.leaked.values()))
-        worst = max(self.leaked, key=lambda label: self.leaked[label])
-        return (
-            f"From what it heard, an attacker tells training rows from others with an AUC of "
-            f"{aucs.mean():.2f} on average over {len(aucs)} nodes, and {aucs.max():.2f} at node {worst} "
-            "(0.5 is a coin toss). Other attacks may do better."
-        )
 
     @property
     def reveals(self) -> str:
@@ -107,17 +76,11 @@ class Sharing:
 
 def sharing_of(saved: SavedResult) -> Sharing:
     """Count what left the nodes of a saved result."""
-    about, nodes, edges, tried = saved.about, saved.nodes, saved.edges, saved.choice
+    about, edges = saved.about, saved.edges
     both = about.get("objective") == "gtvmin" and about.get("public_for_each_node", False)
     own = {line["node"] for line in saved.models}
     ends = zip(edges["source"], edges["target"], strict=True)
     neighbours = Counter(label for pair in ends if own.issuperset(pair) for label in pair)
-    trials, trial_exchanges = 0, 0
-    if tried is not None and not tried.empty:  # candidates without coupling exchange nothing
-        coupled = tried[tried["alpha"] > 0]
-        trials = len(coupled[["wiring", "level", "alpha"]].drop_duplicates())
-        trial_exchanges = int(tried["round"].max()) + 1
-    leaked = zip(nodes["node"], nodes.get("leaked", ()), strict=False)
     return Sharing(
         public_rows=int(about["public"]["rows"]),
         outputs=int(about["outputs"]),
@@ -127,10 +90,7 @@ def sharing_of(saved: SavedResult) -> Sharing:
         neighbours={label: neighbours[label] for label in saved.graph.labels if label in own},
         pooled=int(about.get("pooled_numbers", 0)),
         only_pooled=about.get("engine") in ("pooling", "boosting"),
-        trials=trials,
-        trial_exchanges=trial_exchanges,
         promises=tuple(about.get("promises", ())),
-        leaked={k: float(auc) for k, auc in leaked if isinstance(auc, float) and 0 <= auc <= 1},
     )
 
 

@@ -23,7 +23,8 @@ from fedrelax.report import palette
 from fedrelax.report.changelog import events_of, story_section
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
-from fedrelax.report.data.rounding import alpha_text
+from fedrelax.report.data.rounding import coupling_text
+from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.page import texts
 from fedrelax.report.page.script_data import script_data
 from fedrelax.storage import SavedResult, read_result
@@ -42,7 +43,10 @@ UNSURE = (
     "would move with other nodes like these. Nodes that learn from each other are not independent, "
     "so the intervals may be too narrow; fedrelax compare repeats the split."
 )
-AGAIN = "This command reproduces it; the same seed and versions give the same numbers:"
+AGAIN = (
+    "With these settings in a file, fedrelax fit --config FILE --out DIR reproduces it; the same seed and "
+    "versions give the same numbers."
+)
 
 
 def write_report(
@@ -132,9 +136,9 @@ def part(name: str) -> str:
 
 def _texts(data: ReportData) -> dict[str, str]:
     """Return every sentence of the page, escaped."""
-    evaluation, saved, shared = data.evaluation, data.saved, data.sharing
-    assert saved is not None and shared is not None
-    about, told, again = saved.about, texts.told_by_sites(saved), texts.command(saved)
+    evaluation, saved = data.evaluation, data.saved
+    assert saved is not None
+    about, told, again = saved.about, texts.told_by_sites(saved), texts.settings_text(saved)
     title = "Not measured" if evaluation is None else evaluation.headline
     helped, places = (
         texts.did_it_help(evaluation),
@@ -159,7 +163,7 @@ def _texts(data: ReportData) -> dict[str, str]:
         "grid_lead": texts.grid_lead(saved),
         "rounds_lead": texts.rounds_lead(saved),
         "choice_lead": texts.choice_lead(saved),
-        "again": AGAIN if again else "It was made in Python; these settings were saved with it.",
+        "again": AGAIN if "data" in saved.config else "These settings were saved with it.",
         "footer": f"Made by fedrelax {version} from the files of the result. This page is "
         "self-contained: it loads nothing and sends nothing.",
     }
@@ -173,16 +177,16 @@ def _texts(data: ReportData) -> dict[str, str]:
     tiles += [
         ("nodes", f"{len(saved.models):,}"),
         ("edges", f"{len(saved.edges):,}"),
-        ("alpha", alpha_text(about["alpha"])),
+        ("coupling", coupling_text(about["alpha"])),
         ("rounds", f"{about['rounds']:,}"),
     ]
     return {
         **{name: html.escape(text) for name, text in plain.items()},
         "help": _paragraphs(helped),
         "where": _paragraphs(places),
-        "left": _paragraphs(texts.what_left(shared)),
+        "left": _paragraphs(texts.what_left(sharing_of(saved))),
         "tiles": "".join(f"<div>{_pairs([tile])}</div>" for tile in tiles),
-        "sharing": _pairs(texts.sharing_details(saved, shared)),
+        "sharing": _pairs(texts.sharing_details(saved)),
         "command": f"<pre>{html.escape(again)}</pre>" if again else "",
         "settings": _pairs(texts.facts(saved).items()),
         "story": story_section(saved),

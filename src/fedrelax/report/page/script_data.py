@@ -14,7 +14,10 @@ from fedrelax.evaluation.evaluation import NAMES
 from fedrelax.report.data import ReportData, columns
 from fedrelax.report.data.layout import MOST_EDGES, Places, places_of
 from fedrelax.report.data.rounding import numbers, thinned
+from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.palette import CURVES
+from fedrelax.storage import SavedResult
+from fedrelax.wiring import WIRINGS
 
 MOST_POINTS = 200_000
 """The most points of the nodes' own curves; with more, some rounds are left out."""
@@ -29,8 +32,11 @@ def script_data(data: ReportData) -> dict[str, Any]:
     else:
         errors = [error for error in data.column(TOGETHER) or () if error is not None and error > 0]
         usual = float(np.median(errors)) if errors else None
-    values = {column.key: column.to_list(data) for column in (*columns.NODES, *columns.SENT)}
+    values = {column.key: column.to_list(data) for column in columns.NODES}
     nodes = {key: column for key, column in values.items() if column is not None}
+    assert data.saved is not None
+    neighbours = sharing_of(data.saved).neighbours
+    nodes["neighbours"] = [neighbours.get(label) for label in data.graph.labels]
     keep = thinned(len(data.history), MOST_ROUNDS)
     return {
         "measure": {
@@ -39,10 +45,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
             "decimals": measure.decimals(usual),
         },
         "labels": data.labels,
-        "tables": {
-            name: [[one.key, one.title, one.kind] for one in table if one.key in nodes]
-            for name, table in (("nodes", columns.NODES), ("sent", columns.SENT))
-        },
+        "table": [[one.key, one.title, one.kind] for one in columns.NODES if one.key in nodes],
         "nodes": {**nodes, **place_columns(places_of(data.graph, edges))},
         "edges": edges.to_dict(),
         "wired": data.rewired,
@@ -50,7 +53,7 @@ def script_data(data: ReportData) -> dict[str, Any]:
         "curves": _curves(data),
         "kept": data.n_rounds,
         "intervals": _intervals(data),
-        "choice": _choice(data),
+        "candidates": _candidates(data.saved),
     }
 
 
@@ -92,21 +95,38 @@ def _curves(data: ReportData) -> dict[str, Any]:
     return curves
 
 
-def _choice(data: ReportData) -> dict[str, Any] | None:
+def _candidates(saved: SavedResult) -> list[dict[str, Any]]:
     """Return the validation loss of every candidate after every round, and which was chosen."""
-    lines = []
-    for one in data.candidates:
-        keep = thinned(len(one.losses), MOST_ROUNDS)
-        least, last = numbers([one.least, one.losses[-1]])
+    lines: list[dict[str, Any]] = []
+    table, about = saved.choice, saved.about
+    if table is None:
+        return lines
+    chosen = _candidate_name(about["wiring"], about.get("level"))
+    for _, part in table.groupby((table["round"] == 0).cumsum(), sort=False):
+        wired, alpha, level = (part[name].iloc[0] for name in ("wiring", "alpha", "level"))
+        name, losses = _candidate_name(wired, level), part["validation_loss"].to_numpy(float)
+        wiring = WIRINGS[wired]().paced(len(losses) - 1) if wired in WIRINGS else None
+        settled = [wiring is None or wiring.settled(k) for k in range(len(losses))]
+        counted = np.where(np.isfinite(losses) & settled, losses, np.inf)
+        best = int(np.argmin(counted)) if np.isfinite(counted).any() else len(losses) - 1
+        keep = thinned(len(losses), MOST_ROUNDS)
+        least, last = numbers(losses[[best, -1]])
+        same = np.isclose(alpha, about["alpha"], 1e-9, 0.0)
+        taken = bool(same and (name == chosen or alpha == 0))
         line = {
-            "wiring": one.wiring,
-            "alpha": float(f"{one.alpha:.5g}"),
+            "wiring": name,
+            "alpha": float(f"{alpha:.5g}"),
             "round": keep.tolist(),
-            "loss": numbers(one.losses[keep]),
+            "loss": numbers(losses[keep]),
             "last": last,
             "best": least,
-            "bestRound": one.best_round,
-            "chosen": one.chosen,
+            "bestRound": best,
+            "chosen": taken,
         }
         lines.append(line)
-    return {"candidates": lines} if lines else None
+    return lines
+
+
+def _candidate_name(wiring: str, level: float | None) -> str:
+    """Return the name of a wiring, and the share of the level where that is not 1."""
+    return wiring if level in (None, 1.0) else f"{wiring}, level {level:g}"

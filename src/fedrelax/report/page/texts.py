@@ -5,7 +5,6 @@ All of it is plain text: did it help, where, and what left each node? ``fedrelax
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from fedrelax.errors import counted
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
 from fedrelax.evaluation.measures import difference, measure_named
+from fedrelax.files import dump_toml
 from fedrelax.report.data.layout import MOST_EDGES
 from fedrelax.report.data.rounding import coupling_text, short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
@@ -112,13 +112,12 @@ def pooled_text(shared: Sharing) -> str:
 
 
 def what_left(shared: Sharing) -> list[str]:
-    """Say in brief what every node gave away."""
+    """Say what every node gave away."""
     if shared.only_pooled:
         return [pooled_text(shared), FEW_ROWS]
     pooled = [pooled_text(shared)] if shared.pooled else []
     if shared.exchanges == 0:
-        trials = " Predictions were exchanged while alpha was chosen." * bool(shared.trials)
-        none = f"Nothing, in the run that was kept: each node trained alone.{trials}"
+        none = "Nothing, in the run that was kept: each node trained alone."
         return [*pooled, none, "No row, label or parameter is ever sent."]
     size = size_text(BYTES * shared.per_neighbour)
     sent = (
@@ -127,9 +126,13 @@ def what_left(shared: Sharing) -> list[str]:
         f"{shared.reveals}."
     )
     noise = [shared.promised] if shared.promises else ["No noise was added.", NOT_PRIVATE]
-    return [*pooled, sent, *noise, *filter(None, [shared.attacked])]
+    return [*pooled, sent, *noise]
 
 
+TRIALS = (
+    "Every candidate with coupling ran on folds: its models, trained on the other folds, exchanged "
+    "predictions in the same way; these are not counted."
+)
 CANDIDATES = (  # the table of edges of a large graph has only the edges that were found
     "During the search for neighbours, predictions also went to candidates that did not become "
     "neighbours; these are not counted."
@@ -138,6 +141,15 @@ ONE_PROCESS = (
     "It was computed in one process that held all nodes' rows; the sizes are what would travel between "
     "sites. The pooled model used everybody's rows, for comparison only."
 )
+TO_THE_HUB = (
+    "Each node reports its losses, its disagreement with its neighbours and the number of its validation "
+    "rows after every round."
+)
+THIS_PAGE = (
+    "It shows every node's name, row counts, errors and losses, but no model. Models in the result "
+    "directory may hold more: nearest neighbours, support vectors and Gaussian processes contain training "
+    "rows."
+)
 OWN_MACHINES = "Every site computed on its own machine and keeps its own model."
 SCHEMA_TELLS = (
     "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
@@ -145,74 +157,22 @@ SCHEMA_TELLS = (
 )
 
 
-def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]]:
-    """Return the full account, as (name, sentence) pairs."""
-    sent = [
-        ("Rows, labels, parameters", "None: no message contains any of them."),
-        ("Predictions", _predictions(saved, shared)),
-    ]
+def sharing_details(saved: SavedResult) -> list[tuple[str, str]]:
+    """Return what else left the nodes, and what this page holds, as (name, sentence) pairs."""
+    told, details = told_by_sites(saved), []
     if saved.about["wiring"] == "discover" and len(saved.graph) > SMALL:
-        sent.append(("To candidate neighbours", CANDIDATES))
-    if shared.trials:
-        size = size_text(BYTES * shared.per_exchange * shared.trials * shared.trial_exchanges)
-        trials = (
-            f"{shared.trials} candidates ran up to {shared.trial_exchanges:,} exchanges each, once for "
-            f"every fold that was held out (usually three): at most {size} more to each neighbour and "
-            "fold, from models trained on the other folds."
-        )
-        sent.append(("While alpha was chosen", trials))
-    told, this_run = told_by_sites(saved), ONE_PROCESS
+        details.append(("To candidate neighbours", CANDIDATES))
+    if saved.choice is not None:
+        details.append(("While alpha was chosen", TRIALS))
+    if saved.preparation is not None:
+        details.append(("Schema", SCHEMA_TELLS))
+    this_run = ONE_PROCESS
     if told is not None:
         sealed = "sealed: the hub carried them and could not read them"
         seal = sealed if told.get("sealed") else "open: the hub could read them"
         this_run = f"{OWN_MACHINES} Their predictions were {seal}."
-    drawn = {"given": "Provided by the user", "standard": "Drawn from N(0, I)"}
-    public = drawn.get(shared.how, f"Drawn from all nodes' inputs ({shared.how})")
-    privacy = [("Privacy", shared.promised)]
-    if not shared.promises:
-        privacy = [
-            ("Noise", "None was added, so there is no formal (differential) privacy guarantee."),
-            (
-                "Privacy",
-                f"{NOT_PRIVATE} If the rows are secret, treat the predictions as secret too.",
-            ),
-        ]
-    return [
-        *([("Partial pooling", pooled_text(shared))] if shared.pooled else []),
-        *([] if shared.only_pooled else sent),
-        ("Public rows", f"{public}. They reveal {shared.reveals}."),
-        *([] if saved.preparation is None else [("Schema", SCHEMA_TELLS)]),
-        (
-            "To whoever runs the rounds",
-            "Each node reports its losses, its disagreement with its neighbours and the number of its "
-            "validation rows after every round.",
-        ),
-        *privacy,
-        *([("An attack", shared.attacked)] if shared.attacked else []),
-        ("This run", this_run),
-        (
-            "This page",
-            "It shows every node's name, row counts, errors and losses, but no model. Models in the "
-            "result directory may hold more: nearest neighbours, support vectors and Gaussian "
-            "processes contain training rows.",
-        ),
-    ]
-
-
-def _predictions(saved: SavedResult, shared: Sharing) -> str:
-    if shared.exchanges == 0:
-        return "None in the run that was kept: alpha is 0, so no node listens to another."
-    kind = "class probabilities" if saved.task.is_classification else "numbers"
-    outputs = "one number" if shared.outputs == 1 else f"{shared.outputs} {kind}"
-    sets = " for the public rows of both ends" if shared.sets == 2 else ""
-    counts, per = sorted(shared.neighbours.values()), shared.per_neighbour
-    spread = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] != counts[-1] else f"{counts[0]:,}"
-    return (
-        f"{shared.public_rows:,} public rows x {outputs}{sets} x {shared.exchanges:,} exchanges (the "
-        f"first models, then every round) = {per:,} numbers of {BYTES} bytes, "
-        f"{size_text(BYTES * per)}, from each node to each neighbour. With {spread} neighbours, all "
-        f"nodes together sent {size_text(BYTES * sum(counts) * per)}."
-    )
+    details.append(("To whoever runs the rounds", TO_THE_HUB))
+    return [*details, ("This run", this_run), ("This page", THIS_PAGE)]
 
 
 def nodes_lead(evaluation: Evaluation | None) -> str:
@@ -235,7 +195,7 @@ def grid_lead(saved: SavedResult) -> str:
     graph = saved.graph
     placed = graph.positions is not None and graph.positions.shape[1] >= 2
     if placed and graph.geographic:
-        stands = "Nodes are drawn on a map, on which distances from the centre are true."
+        stands = "Nodes are drawn on a map, with north above."
     elif placed:
         stands = "Nodes are drawn at their coordinates, with the same scale on both axes."
     else:
@@ -316,25 +276,9 @@ def at_the_sites(told: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [helped], [there]
 
 
-def command(saved: SavedResult) -> str:
-    """Return the command line that reproduces the result; empty if Python code made it."""
-    config = saved.config
-    if "command" in config:
-        return str(config["command"])
-    if not {"data", "node", "target"} <= set(config):
-        return ""
-    words = ["fedrelax", "fit", str(config["data"])]
-    for name, value in config.items():
-        if isinstance(value, dict):
-            words += [word for k, v in value.items() for word in (f"--{name}", f"{k}={v}")]
-        elif isinstance(value, bool):
-            words += [f"--{name}"] * value
-        elif name != "data":
-            words += [
-                f"--{name}",
-                ",".join(map(str, value if isinstance(value, list) else [value])),
-            ]
-    return shlex.join([*words, "--out", "result"])
+def settings_text(saved: SavedResult) -> str:
+    """Return the settings as ``fedrelax fit --config`` reads them; empty if Python code made the result."""
+    return dump_toml(saved.config) if saved.config else ""
 
 
 def facts(saved: SavedResult) -> dict[str, str]:

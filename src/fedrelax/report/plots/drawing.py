@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedrelax.errors import counted
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER
 from fedrelax.report.data import ReportData
 from fedrelax.report.data.columns import NodeValues, spreads
 from fedrelax.report.data.layout import EdgeTable, places_of
-from fedrelax.report.data.report_data import Candidate
-from fedrelax.report.data.rounding import alpha_text, coupling_text, short
+from fedrelax.report.data.rounding import short
 from fedrelax.report.palette import (
     CATEGORIES,
     CURVES,
@@ -67,13 +65,13 @@ def tidy(ax: Any, grid: str | None = None) -> None:
         ax.set_axisbelow(True)
 
 
-def scale_up(ax: Any, values: FloatArray, zero: bool = True) -> None:
-    """Make the y axis logarithmic where values span a wide range, else start it at 0 if asked."""
+def scale_up(ax: Any, values: FloatArray) -> None:
+    """Make the y axis logarithmic where values span a wide range, else start it at 0."""
     finite = values[np.isfinite(values)]
     if spreads(finite):
         ax.set_yscale("log")
         ax.set_ylim(bottom=max(ax.get_ylim()[0], TINY * float(finite.max())))
-    elif zero and len(finite) and finite.min() >= 0:
+    elif len(finite) and finite.min() >= 0:
         ax.set_ylim(0, 1.06 * float(finite.max()) or 1.0)
 
 
@@ -101,39 +99,6 @@ def draw_curve(ax: Any, data: ReportData, name: str) -> None:
     ax.set_xlabel(data.labels["round"])
     ax.set_ylabel(data.labels[label].replace(" (", "\n("), fontsize=9)
     ax.xaxis.get_major_locator().set_params(integer=True)
-    tidy(ax)
-
-
-def draw_path(ax: Any, candidates: Sequence[Candidate], label: str) -> None:
-    """Draw a line per wiring over alpha, a horizontal one for the nodes alone, and a ring at the choice."""
-    coupled = sorted((one for one in candidates if one.alpha > 0), key=lambda one: one.alpha)
-    for k, wiring in enumerate(dict.fromkeys(one.wiring for one in candidates)):
-        own = [one for one in coupled if one.wiring == wiring]
-        if own:
-            ax.plot([one.alpha for one in own], [one.least for one in own], color=CATEGORIES[k],
-                    marker=MARKS[k], markersize=5, linewidth=1.5,
-                    linestyle=("-", "--", "-.", ":")[k % 4],
-                    label=wiring.replace("fixed", "graph as given"))  # fmt: skip
-    for one in (one for one in candidates if one.alpha == 0):
-        words = "each node alone (alpha 0)"
-        ax.axhline(one.losses[0], color=LIGHT["quiet"], linewidth=1, label=words, zorder=1)
-    for one in candidates:
-        if one.chosen and one.alpha == 0:
-            ax.plot([], [], " ", label="chosen: each node alone")
-        elif one.chosen:
-            wiring = "" if one.wiring == "fixed" else f"{one.wiring}, "
-            words = f"chosen: {wiring}{coupling_text(one.alpha)}, {counted(one.rounds, 'round')}"
-            ax.plot(one.alpha, one.least, "o", markersize=13, markerfacecolor="none",
-                    markeredgecolor=LIGHT["ink"], markeredgewidth=1.6, label=words)  # fmt: skip
-    alphas = sorted({one.alpha for one in coupled})
-    if alphas:
-        ax.set_xscale("log")
-        ax.set_xticks(alphas, [alpha_text(alpha) for alpha in alphas])
-        ax.minorticks_off()
-    scale_up(ax, np.array([one.least for one in candidates]), zero=False)
-    ax.set_xlabel("alpha: how much neighbours count (no unit)")
-    ax.set_ylabel(label.replace(" (", "\nat the best round ("), fontsize=9)
-    ax.legend(frameon=False, fontsize=8)
     tidy(ax)
 
 

@@ -7,30 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.comparison import Comparison
 from fedrelax.errors import FedRelaxError
-from fedrelax.evaluation import TOGETHER, WAYS, Evaluation
+from fedrelax.evaluation import WAYS, Evaluation
 from fedrelax.extras import need
-from fedrelax.report import palette
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.columns import EVALUATE, lines_by_node, node_values
-from fedrelax.report.data.report_data import candidates_of_choice
 from fedrelax.report.palette import CURVES
 from fedrelax.report.plots import drawing
-from fedrelax.selection import Choice
 from fedrelax.solvers import Result
 from fedrelax.validation import check_choice
 
 
 class Plots:
-    """The pictures of one result. ``choice`` is how its alpha was chosen, if it was."""
+    """The pictures of one result."""
 
-    def __init__(self, result: Result, choice: Choice | None = None) -> None:
+    def __init__(self, result: Result) -> None:
         need("matplotlib", "report")
-        self._result, self._data = result, report_data(result, choice=choice)
+        self._result, self._data = result, report_data(result)
 
     def __repr__(self) -> str:
-        return "Plots(graph, curves, gains, path)"
+        return "Plots(graph, curves, gains)"
 
     def graph(
         self,
@@ -105,25 +101,6 @@ class Plots:
         drawing.draw_gains(ax, *found)
         return ax
 
-    def path(self, choice: Choice | None = None, *, ax: Any = None) -> Any:
-        """Draw the validation loss over alpha for every wiring, each at its best round.
-
-        A ring marks what was chosen. Simpler settings get the benefit of the doubt, so it need not be the
-        lowest point. ``choice`` is the ``choice_`` of an estimator, whose own ``plot`` knows it already.
-        """
-        found = self._data.candidates if choice is None else candidates_of_choice(choice)
-        if not found:
-            raise FedRelaxError(
-                "nothing was chosen here: path needs the choice_ of an estimator fitted with "
-                "alpha='auto' or wiring='auto'; use its model.plot.path(), or pass it"
-            )
-        ax = drawing.new_axes(ax, (5.6, 4.0))
-        drawing.draw_path(ax, found, self._data.labels["validation"])
-        return ax
-
-
-MARKS = {"alone": "o", "together": "D", "pooled": "s"}
-
 
 def save_result_picture(path: Path, data: ReportData) -> None:
     """Draw the errors per node on the left, and a map (if nodes have positions) or GTV on the right."""
@@ -143,41 +120,3 @@ def save_result_picture(path: Path, data: ReportData) -> None:
         errors = ", ".join(f"{way} {measure.show(evaluation.errors[way])}" for way in WAYS)
         title = f"{evaluation.headline}. {measure.name} over all test rows: {errors}"
         figure.suptitle(drawing.drawable(title), fontsize=11)
-
-
-def save_comparison_picture(path: Path, comparison: Comparison) -> None:
-    """Draw the ways one below the other: errors on the left, differences from together on the right.
-
-    The differences decide: errors of all ways go up and down together from split to split, so
-    their intervals may overlap where the differences are clear. Needs matplotlib (the extra
-    ``report``).
-    """
-    lines, measure = comparison.table.to_dict("records")[::-1], comparison.measure
-    with drawing.saved_figure(path, (11, 1.7 + 0.42 * len(lines))) as figure:
-        left, right = figure.subplots(1, 2, sharey=True)
-        ours = comparison.errors[:, comparison.ways.index(TOGETHER)]
-        for height, line in enumerate(lines):
-            errors = comparison.errors[:, comparison.ways.index(line["way"])]
-            colour = palette.WAYS.get(line["way"], palette.OTHER)
-            look = {"s": 52, "color": colour, "marker": MARKS.get(line["way"], "v"), "zorder": 3}
-            faint = {"s": 14, "color": palette.OTHER, "alpha": 0.6, "linewidths": 0, "zorder": 1}
-            for axes, name, splits in (
-                (left, "error", errors),
-                (right, "difference", errors - ours),
-            ):
-                ends = [measure.scale * line[name + end] for end in ("_low", "_high")]
-                axes.plot(ends, [height, height], color=colour, linewidth=2, zorder=2)
-                axes.scatter(measure.scale * line[name], height, **look)
-                axes.scatter(measure.scale * splits, np.full(len(splits), height - 0.25), **faint)
-        left.set_yticks(range(len(lines)), [line["way"] for line in lines])
-        left.set_ylim(-0.7, len(lines) - 0.4)
-        left.set_xlabel(measure.axis("the target"))
-        right.set_xlabel(f"{measure.name} minus that together ({measure.gap_axis('the target')})")
-        right.axvline(0.0, color=palette.LIGHT["ink"], linewidth=1, zorder=0)
-        right.set_title("left of the line: better than together", fontsize=9, loc="left")
-        for axes in (left, right):
-            drawing.tidy(axes, grid="x")
-        words = (
-            f"Mean of {comparison.splits} random splits with 95 % intervals; single splits in grey"
-        )
-        figure.suptitle(words, fontsize=11)

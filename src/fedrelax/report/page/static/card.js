@@ -55,7 +55,6 @@ function cardFacts(data, node) {
   if (nodes.rows && nodes.rows[node] !== null) facts.push(`${number(nodes.rows[node])} training rows`);
   if (nodes.test && nodes.test[node] !== null) facts.push(`${number(nodes.test[node])} test rows`);
   if (nodes.cluster && nodes.cluster[node] !== null) facts.push(`group ${nodes.cluster[node]}`);
-  facts.push(`sent ${sizeText(nodes.sent[node])}`);
   return facts.join(" · ");
 }
 

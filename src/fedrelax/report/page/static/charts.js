@@ -236,52 +236,52 @@ function wholeRounds(rounds) {
 }
 
 function drawChoice(data) {
-  const { choice } = data;
-  if (!choice) return [byId("choice-charts"), byId("choice-table")].forEach((place) => place.remove());
-  drawAlphas(data, choice);
-  if (choice.candidates[0].round.length > 2) drawTrials(data, choice);
-  fillChoices(byId("choice-table"), choice);
+  const { candidates } = data;
+  if (!candidates.length) return [byId("choice-charts"), byId("choice-table")].forEach((place) => place.remove());
+  drawAlphas(data, candidates);
+  if (candidates[0].round.length > 2) drawTrials(data, candidates);
+  fillChoices(byId("choice-table"), candidates);
 }
 
 const ONE_MODEL = 1e9; // the alpha that stands for one model for all
 const alphaText = (alpha) => (alpha >= ONE_MODEL ? "one model" : String(Number(alpha.toPrecision(3))));
 
-function drawAlphas(data, choice) {
-  const alphas = [...new Set(choice.candidates.map((one) => one.alpha))].sort((a, b) => a - b);
-  const wirings = [...new Set(choice.candidates.map((one) => one.wiring))];
+function drawAlphas(data, candidates) {
+  const alphas = [...new Set(candidates.map((one) => one.alpha))].sort((a, b) => a - b);
+  const wirings = [...new Set(candidates.map((one) => one.wiring))];
   const place = (one) => alphas.indexOf(one.alpha);
   const colours = ["--together", "--alone", "--bad", "--quiet"];
   const describe = () => {
     const traces = wirings.map((wiring, k) => {
-      const own = choice.candidates.filter((one) => one.wiring === wiring).sort((a, b) => a.alpha - b.alpha);
+      const own = candidates.filter((one) => one.wiring === wiring).sort((a, b) => a.alpha - b.alpha);
       return { name: plotText(`${wiring} graph`), x: own.map(place), y: own.map((one) => one.best), mode: "lines+markers", line: { color: cssColour(colours[k % 4]), dash: k ? "dash" : "solid", width: 2 }, marker: { size: 7 }, hovertemplate: "%{y:.4g}<extra></extra>" };
     });
-    const taken = choice.candidates.filter((one) => one.chosen);
+    const taken = candidates.filter((one) => one.chosen);
     traces.push({ name: "chosen", x: taken.map(place), y: taken.map((one) => one.best), mode: "markers", marker: { size: 17, symbol: "circle-open", color: cssColour("--ink"), line: { width: 2 } }, hoverinfo: "skip" });
-    const values = choice.candidates.map((one) => one.best);
+    const values = candidates.map((one) => one.best);
     return { traces, layout: { showlegend: true, legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 }, margin: { l: 48, r: 16, t: 34, b: 44 }, xaxis: { title: titled(`${data.labels.alpha}; 0: each node alone`), tickvals: alphas.map((_, k) => k), ticktext: alphas.map(alphaText), range: [-0.4, alphas.length - 0.6] }, yaxis: { ...axisFor(values), rangemode: "normal" } } };
   };
-  const log = axisFor(choice.candidates.map((one) => one.best)).type === "log" ? ", log scale" : "";
+  const log = axisFor(candidates.map((one) => one.best)).type === "log" ? ", log scale" : "";
   addChart(byId("choice-charts"), `Lowest ${data.labels.validation} over the rounds${log}`, "Validation loss by alpha; the table below has the numbers", describe, 320);
 }
 
-function drawTrials(data, choice) {
-  const positive = [...new Set(choice.candidates.map((one) => one.alpha))].sort((a, b) => a - b);
+function drawTrials(data, candidates) {
+  const positive = [...new Set(candidates.map((one) => one.alpha))].sort((a, b) => a - b);
   const shade = (one) => (one.chosen ? cssColour("--ink") : sequential(0.9 * (positive.indexOf(one.alpha) / Math.max(1, positive.length - 1))));
-  const values = choice.candidates.flatMap((one) => one.loss);
+  const values = candidates.flatMap((one) => one.loss);
   const describe = () => ({
-    traces: choice.candidates.map((one) => ({ name: plotText(`${one.wiring}, alpha ${alphaText(one.alpha)}`), x: one.round, y: one.loss, mode: "lines", line: { color: shade(one), width: one.chosen ? 3.5 : 1.5, dash: one.wiring.startsWith("fixed") ? "solid" : "dash" }, hovertemplate: `${plotText(one.wiring)}, alpha ${alphaText(one.alpha)}<br>round %{x}: %{y:.4g}<extra></extra>` })),
-    layout: { xaxis: { title: titled(data.labels.round), ...wholeRounds(choice.candidates[0].round) }, yaxis: { ...axisFor(values), rangemode: "normal" }, margin: { l: 48, r: 16, t: 34, b: 44 } },
+    traces: candidates.map((one) => ({ name: plotText(`${one.wiring}, alpha ${alphaText(one.alpha)}`), x: one.round, y: one.loss, mode: "lines", line: { color: shade(one), width: one.chosen ? 3.5 : 1.5, dash: one.wiring.startsWith("fixed") ? "solid" : "dash" }, hovertemplate: `${plotText(one.wiring)}, alpha ${alphaText(one.alpha)}<br>round %{x}: %{y:.4g}<extra></extra>` })),
+    layout: { xaxis: { title: titled(data.labels.round), ...wholeRounds(candidates[0].round) }, yaxis: { ...axisFor(values), rangemode: "normal" }, margin: { l: 48, r: 16, t: 34, b: 44 } },
   });
-  const dashes = choice.candidates.some((one) => !one.wiring.startsWith("fixed")) ? "; dashed: rewired" : "";
+  const dashes = candidates.some((one) => !one.wiring.startsWith("fixed")) ? "; dashed: rewired" : "";
   const log = axisFor(values).type === "log" ? ", log scale" : "";
   addChart(byId("choice-charts"), `Candidates by round: ${data.labels.validation}${log}. Thick: chosen; lighter: larger alpha${dashes}`, "Validation loss of every candidate by round; the table below has the numbers", describe, 320);
 }
 
-function fillChoices(place, choice) {
+function fillChoices(place, candidates) {
   const heads = ["wiring", "alpha", "loss after the last round", "lowest loss", "in round", ""];
   const head = element("tr", {}, ...heads.map((text, k) => element("th", { text, scope: "col", className: k && k < 5 ? "number" : "" })));
-  const lines = choice.candidates.map((one) => {
+  const lines = candidates.map((one) => {
     const cells = [one.wiring, alphaText(one.alpha), number(one.last), number(one.best), String(one.bestRound), one.chosen ? "chosen" : ""];
     return element("tr", { className: one.chosen ? "chosen" : "" }, ...cells.map((text, k) => element("td", { text, className: k && k < 5 ? "number" : "" })));
   });

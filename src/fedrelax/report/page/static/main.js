@@ -9,25 +9,23 @@ function completeGains({ nodes }) {
   if (nodes.gain) nodes.gain = nodes.gain.map((gain, node) => gain ?? (nodes.together[node] > nodes.alone[node] ? -Infinity : null));
 }
 
-// The columns of a table as data.tables lists them: [key, title, kind].
-function tableColumns(data, name, go) {
+// The columns of the table of nodes as data.table lists them: [key, title, kind].
+function tableColumns(data, go) {
   const { nodes } = data;
-  const text = { name: (value) => value || "(no name)", text: (value) => value ?? "–", count: number, error: (value) => errorText(data, value), gain: gainText, size: sizeText };
+  const text = { name: (value) => value || "(no name)", text: (value) => value ?? "–", count: number, error: (value) => errorText(data, value), gain: gainText };
   const tone = (row) => (nodes.gain[row] > 0 ? "good-text" : nodes.gain[row] < 0 ? "bad-text" : "");
-  return data.tables[name].map(([key, title, kind]) => {
+  return data.table.map(([key, title, kind]) => {
     const words = kind === "name" || kind === "text";
     const column = { title, numeric: !words, searched: words, value: (row) => nodes[key][row], text: (row) => text[kind](nodes[key][row]) };
-    return { ...column, key, ...(kind === "name" && go ? { action: go } : {}), ...(kind === "gain" ? { tone } : {}) };
+    return { ...column, key, ...(kind === "name" ? { action: go } : {}), ...(kind === "gain" ? { tone } : {}) };
   });
 }
 
 function makeTables(data) {
   const rows = data.nodes.name.map((_, row) => row).filter((row) => data.nodes.model[row] !== null);
   const counted = (place) => (found, all) => { byId(place).textContent = found === all ? `${all.toLocaleString("en")} nodes` : `${found.toLocaleString("en")} of ${all.toLocaleString("en")} nodes`; };
-  const place = (name, key) => data.tables[name].findIndex(([own]) => own === key);
-  const start = data.nodes.gain ? { by: place("nodes", "gain"), down: true } : { by: 0 };
-  connectSearch(byId("node-search"), createTable(byId("node-table"), tableColumns(data, "nodes", goToNode), rows, { ...start, counted: counted("node-count") }));
-  connectSearch(byId("sent-search"), createTable(byId("sent-table"), tableColumns(data, "sent"), rows, { by: place("sent", "sent"), down: true, counted: counted("sent-count") }));
+  const start = data.nodes.gain ? { by: data.table.findIndex(([key]) => key === "gain"), down: true } : { by: 0 };
+  connectSearch(byId("node-search"), createTable(byId("node-table"), tableColumns(data, goToNode), rows, { ...start, counted: counted("node-count") }));
 }
 
 function colourScales(data) {

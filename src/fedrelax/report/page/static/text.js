@@ -25,14 +25,6 @@ function gainText(value) {
   return `${rounded > 0 ? "+" : rounded < 0 ? "−" : ""}${Math.abs(rounded).toLocaleString("en")} %`;
 }
 
-function sizeText(bytes) {
-  if (bytes === null || bytes === undefined) return "–";
-  for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-    if (bytes >= size) return `${Number((bytes / size).toPrecision(3))} ${unit}`;
-  }
-  return `${bytes} bytes`;
-}
-
 function shortName(name, longest = LONGEST_NAME) {
   const text = name.replace(/\s+/g, " ").trim() || "(no name)";
   const letters = Array.from(text);
