@@ -1,4 +1,4 @@
-"""``fedrelax federate``: files, keys and status; ``try`` is tested with the processes of Flower."""
+"""``fedrelax federate``: files, keys, status, and a federation in one process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedrelax.federation.hub import Hub
-from fedrelax.federation.participant import Participant
-from fedrelax.federation.settings import read_hub, read_site
-from fedrelax.federation.trial import made_up, parted, prepare
-from fedrelax.federation.writing import write_federated
+from fedrelax.federation.settings import read_site
+from fedrelax.federation.trial import made_up, parted, prepare, run_here
 from fedrelax.storage import load_result, read_result
-from tests.federation.sites import WithinProcess
 
 pytest.importorskip("cryptography", reason="keys need pip install 'fedrelax[flower]'")
 
@@ -78,9 +74,7 @@ def test_a_run_can_be_looked_at_and_each_site_predicts_by_itself(run, table):
     hub = {"alpha": 0.5, "rounds": 2}
     prepare(home, made_up(3), "y", models=["ridge", "tree"], hub=hub)
     assert run("federate", "status", "home") and run.code == 2
-    file = read_hub(home / "hub" / "hub.toml")
-    sites = {n: Participant(read_site(home / f"sites/{n}/site.toml")) for n in file.sites}
-    write_federated(Hub(file, WithinProcess(sites), file.folder).run(), file)
+    run_here(home)
     text = run("federate", "status", "home")
     assert run.code == 0 and "finished" in text and "site-2: predictions of round 2" in text
     rows = home / "sites" / "site-2" / "rows.csv"
@@ -109,13 +103,6 @@ def test_a_table_is_parted_by_its_nodes_or_dealt(tmp_path):
     assert sorted(len(rows) for rows in parted(path, None, 4).values()) == [2, 2, 3, 3]
 
 
-def within_process(home: Path, names: object, tell: object, look: object = None) -> Path:
-    """Run a federation's files without its processes; the rounds are the real ones."""
-    file = read_hub(home / "hub" / "hub.toml")
-    sites = {n: Participant(read_site(home / f"sites/{n}/site.toml")) for n in file.sites}
-    return write_federated(Hub(file, WithinProcess(sites), file.folder).run(), file)
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -126,9 +113,7 @@ def within_process(home: Path, names: object, tell: object, look: object = None)
         ),
     ],
 )
-def test_try_says_what_took_place(run, table, monkeypatch, words, text):
-    pytest.importorskip("flwr", reason="the command needs pip install 'fedrelax[flower]'")
-    monkeypatch.setattr("fedrelax.federation.trial.run_deployed", within_process)
+def test_try_says_what_took_place(run, table, words, text):
     command = ("federate", "try", "towns.csv", "--node", "town", "--target", "power", *words)
     printed = " ".join(run(*command, "--out", "home").split())
     assert run.code == 0 and text in printed, printed

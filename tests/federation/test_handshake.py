@@ -72,10 +72,6 @@ def test_an_edge_that_one_end_does_not_know(federation: Federation) -> None:
     refused(federation, "'ash' hears 'birch' with weight 1, but 'birch' does not name it")
 
 
-def test_the_hub_cannot_make_a_sealed_site_open(federation: Federation) -> None:
-    refused(federation, "site 'ash' is set to sealed and the hub to open", open=True)
-
-
 def test_other_public_rows(federation: Federation) -> None:
     frame = pd.read_csv(federation.home / "ash" / "rows.csv")
     frame[:5].to_csv(federation.home / "ash" / "public.csv", index=False)
@@ -107,6 +103,7 @@ def test_a_model_that_cannot_do_what_is_asked(federation: Federation) -> None:
     [
         ({"continued": True}, "continued=True is not supported"),
         ({"order": "sequential"}, "order='sequential' is not supported"),
+        ({"patience": 2}, "patience=2 is not supported"),
     ],
 )
 def test_settings_that_a_federation_does_not_serve(

@@ -117,7 +117,7 @@ def test_a_schema_that_the_hub_gives_spares_sites_from_telling(tmp_path: Path) -
 
 def test_the_state_of_hub_and_sites_is_in_folders_of_one_name(tmp_path: Path) -> None:
     """Not in one called like the hub's own, which ``status`` looks for."""
-    site = site_of({"name": "a", "data": "rows.csv", "target": "y", "open": True}, tmp_path, "site")
+    site = site_of({"name": "a", "data": "rows.csv", "target": "y"}, tmp_path, "site")
     assert hub_of({"sites": ["a", "b"]}, tmp_path, "hub.toml").folder == site.path(site.folder)
 
 

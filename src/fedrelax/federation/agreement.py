@@ -41,7 +41,6 @@ class SiteManifest(Described):
     classes: Annotated[Classes, Field(min_length=1, max_length=MOST_NAMES)] | None
     rows: Count
     neighbours: dict[str, Weight]
-    open: bool
     nonce: str
     model: str
     form: Literal["encoded", "coded", "frame"]
@@ -88,7 +87,6 @@ class Agreement:
 def agree(
     hellos: Mapping[str, SiteManifest],
     sites: Sequence[str],
-    open_: bool,
     schema: Schema | None = None,
 ) -> Agreement:
     """Return what all sites agree on, or raise an error that names a site and what does not fit.
@@ -99,11 +97,6 @@ def agree(
     first = ordered[sites[0]]
     for hello in ordered.values():
         _check_columns(hello, first)
-        if hello.open != open_:
-            here, there = ("open", "sealed") if open_ else ("sealed", "open")
-            raise FedRelaxError(
-                f"site {hello.name!r} is set to {there} and the hub to {here}; set both to the same"
-            )
         if hello.common != first.common:
             raise FedRelaxError(
                 f"site {hello.name!r} has other public rows than site {first.name!r}; give all sites "

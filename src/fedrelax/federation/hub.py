@@ -177,7 +177,7 @@ class Hub:
         settings = self.settings
         if self.memory.begun:
             hellos = self._first_hellos()
-        agreement = agree(hellos, settings.sites, settings.open, settings.schema)
+        agreement = agree(hellos, settings.sites, settings.schema)
         for text in agreement.notes:
             self.note(text)
         return agreement
@@ -235,7 +235,6 @@ class Hub:
                 method=plain_method(method),
                 lanes=tuple(lane.spec for lane in lanes),
                 folds=settings.folds,
-                validation_share=settings.validation_share,
                 columns=agreement.ready.to_dict(),
                 kind=agreement.task.kind,
                 classes=None if classes is None else tuple(classes.tolist()),

@@ -106,7 +106,6 @@ class Plan(Asked):
     method: dict[str, Any]
     lanes: Annotated[tuple[LaneSpec, ...], Field(min_length=1, max_length=MOST_LANES)]
     folds: int
-    validation_share: float
     columns: dict[str, Any]
     kind: str
     classes: Classes | None

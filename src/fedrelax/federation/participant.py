@@ -117,7 +117,6 @@ class Participant:
             classes=classes,
             rows=len(train),
             neighbours=site.neighbours,
-            open=site.open,
             nonce=run.nonce,
             model=site.model,
             form=form_of(model_by_name(site.model, site.task)),  # type: ignore[arg-type]

@@ -68,7 +68,6 @@ def pooled_rounds(agreement: Agreement, settings: HubSettings) -> int | None:
         and len(hellos) > 1
         and agreement.ready.encoded
         and not agreement.ready.lacks
-        and not settings.validation_share
         and sum(plan_of_pooling(agreement, settings)["public"].values()) > agreement.ready.width
         and len(hellos) * (agreement.ready.width + 1) ** 3 * scores <= MOST
     )

@@ -18,7 +18,6 @@ from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.boxes import (
     Address,
-    OpenChannel,
     SealedChannel,
     read_key,
     read_predictions,
@@ -27,7 +26,7 @@ from fedrelax.federation.boxes import (
 from fedrelax.federation.letters import Envelope, Plan
 from fedrelax.federation.settings import SiteFile
 from fedrelax.federation.state import LaneState, Run, Term
-from fedrelax.federation.table import SiteTable, model_of, own_folds, parts_of, validation_of
+from fedrelax.federation.table import SiteTable, model_of, own_folds, parts_of
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
 from fedrelax.models import LocalModel, Rows
@@ -97,7 +96,7 @@ class SiteRun:
         """Return the rows that a lane trains on, and those that it holds out."""
         fold = self.plan.lanes[lane].fold
         if fold is None:
-            return validation_of(self.train, self.plan.validation_share, self.plan.seed)
+            return self.train, self.train[:0]
         if not 0 <= fold < len(self._folds):
             raise FedRelaxError(f"site {self.site.name!r} has no fold {fold}")
         return self._folds[fold]
@@ -142,11 +141,8 @@ class SiteRun:
     # Boxes
 
     @cached_property
-    def _channel(self) -> OpenChannel | SealedChannel:
+    def _channel(self) -> SealedChannel:
         site = self.site
-        if site.open:
-            return OpenChannel()
-        assert site.key is not None
         nonces = {**self.plan.nonces, site.name: self.run.nonce}
         return SealedChannel(read_key(site.path(site.key), site.name), site.keys, nonces)
 

@@ -24,9 +24,6 @@ from fedrelax.selection.search import TRIES
 from fedrelax.splits import TEST_STREAM, deal_own, hold_out
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Model
 
-VALIDATION_STREAM = 4
-"""Keep a site's draws of public rows, folds and validation rows apart under one seed."""
-
 
 @dataclass(frozen=True)
 class SiteTable:
@@ -121,10 +118,3 @@ def own_folds(train: IntArray, folds: int, seed: int) -> list[tuple[IntArray, In
     """Return the rows to train on and to hold out, fold by fold; a single row is never held out."""
     dealt = deal_own(len(train), folds, seed)
     return [(train[dealt != part], train[dealt == part]) for part in range(min(folds, TRIES))]
-
-
-def validation_of(train: IntArray, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Return the rows to train on and those that tell when to stop."""
-    rng = np.random.default_rng([seed, VALIDATION_STREAM])
-    own, held = hold_out(len(train), share, rng)
-    return train[own], train[held]

@@ -257,7 +257,6 @@ def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
         "federation": {
             "measure": measure.name,
             **{w: _error(measure, federated.reports.values(), w) for w in ("alone", "together")},
-            "sealed": not hub.open,
             "candidates": 1 if federated.choice is None else len(federated.choice.candidates),
             "most_bytes_per_edge_and_round": federated.largest_box,
             "missed": {name: list(rounds) for name, rounds in federated.missed.items()},

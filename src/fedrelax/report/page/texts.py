@@ -170,9 +170,8 @@ def sharing_details(saved: SavedResult, shared: Sharing) -> list[tuple[str, str]
         sent.append(("While alpha was chosen", trials))
     told, this_run = told_by_sites(saved), ONE_PROCESS
     if told is not None:
-        sealed = "sealed: the hub carried them and could not read them"
-        seal = sealed if told.get("sealed") else "open: the hub could read them"
-        this_run = f"{OWN_MACHINES} Their predictions were {seal}."
+        seal = "Their predictions were sealed: the hub carried them and could not read them."
+        this_run = f"{OWN_MACHINES} {seal}"
     drawn = {"given": "Provided by the user", "standard": "Drawn from N(0, I)"}
     public = drawn.get(shared.how, f"Drawn from all nodes' inputs ({shared.how})")
     privacy = [("Privacy", shared.promised)]
