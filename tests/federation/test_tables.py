@@ -137,33 +137,3 @@ def test_texts_do_not_leave_a_site_for_models_that_take_columns_as_they_are(tmp_
     dressed(federation, words=True)
     with pytest.raises(FedRelaxError, match="site 'ash': its model 'boosting'.*column 'note'"):
         Hub(hub_settings(federation), federation.transport()).run()
-
-
-def test_a_restarted_hub_keeps_the_columns_that_were_agreed_on(tmp_path: Path) -> None:
-    federation = make(tmp_path / "sites", names=NAMES, models=("ridge",), public="blend")
-    dressed(federation)
-    where = tmp_path / "hub"
-
-    class PowerCutError(Exception):
-        pass
-
-    class Cut(type(federation.transport())):  # type: ignore[misc]
-        def send(self, letters, wait, late=()):  # type: ignore[no-untyped-def]
-            if any(letter.head.get("round") == 2 for letter in letters.values()):
-                raise PowerCutError
-            return super().send(letters, wait, late)
-
-    with pytest.raises(PowerCutError):
-        Hub(hub_settings(federation), Cut(federation.participants()), where).run()
-    path = tmp_path / "sites" / "ash" / "rows.csv"
-    whole = path.read_text()
-    path.write_text(whole.replace("kiosk", "stand"))  # would be another category now
-    again = Hub(hub_settings(federation), federation.transport(), where)
-    assert again._agree(again._meet()).ready.schema.columns[3].categories == (
-        "kiosk",
-        "mall",
-        "market",
-    )
-    path.write_text(whole)
-    found = Hub(hub_settings(federation), federation.transport(), where).run()
-    assert found.outcome.n_rounds == 3

@@ -86,7 +86,7 @@ class Federated:
 
 
 class Hub:
-    """Drives a run. ``where`` is a folder for its memory; a hub started there again resumes the run."""
+    """Drives a run. ``where`` is a folder for its status."""
 
     def __init__(
         self, settings: HubSettings, transport: Transport, where: Path | None = None
@@ -95,8 +95,7 @@ class Hub:
         self.settings, self.transport = settings, transport
         wiring = settings.method.wiring
         self.wiring = None if wiring is None else wiring.paced(settings.rounds)
-        memory = None if where is None else Memory.load(where)
-        self.memory = Memory(uuid.uuid4().hex, where) if memory is None else memory
+        self.memory = Memory(uuid.uuid4().hex, where)
         self.addresses: dict[str, Address] = {}
         self._met: dict[Address, float] = {}
         """When an address that has answered may be greeted again."""
@@ -105,8 +104,9 @@ class Hub:
         """Run the rounds and return how they ended."""
         settings, memory = self.settings, self.memory
         memory.tell("waiting for sites", settings.rounds)
-        hellos = self._meet()
-        agreement = self._agree(hellos)
+        agreement = agree(self._meet(), settings.sites, settings.schema)
+        for text in agreement.notes:
+            self.note(text)
         graph, method = agreement.graph, settings.method
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
         rounds = pooled_rounds(agreement, settings)
@@ -123,9 +123,7 @@ class Hub:
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
         lanes[0].may_rest = rounds is None  # sites that rest may yet boost differences
         letters = HubProtocol(self, agreement.hellos, lanes)
-        if not memory.begun:
-            letters.begin(self._plans(agreement, lanes, public, more))
-        letters.recall(hellos)
+        letters.begin(self._plans(agreement, lanes, public, more))
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
         if len(lanes) > 1:  # choose, and replay the chosen run up to its end
@@ -137,8 +135,6 @@ class Hub:
             outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=memory.words)
         reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
         memory.tell("finished", settings.rounds, alpha=lane.spec.alpha)
-        if (folder := memory.folder) is not None:
-            folder.begin()
         notes = tuple(memory.notes)
         missed, largest = memory.missed, memory.largest_box
         return Federated(agreement, outcome, lane, choice, missed, largest, reports, public, notes)
@@ -146,10 +142,7 @@ class Hub:
     # Who is there
 
     def _meet(self) -> dict[str, SiteManifest]:
-        """Greet whoever can be reached until all sites have joined; each name has one address.
-
-        A run resumed after a restart goes on without sites that do not come back.
-        """
+        """Greet whoever can be reached until all sites have joined; each name has one address."""
         hellos: dict[str, SiteManifest] = {}
         end = time.monotonic() + self.settings.join
         while True:
@@ -158,29 +151,11 @@ class Hub:
             if not missing:
                 return hellos
             if time.monotonic() > end:
-                if self.memory.begun:
-                    before = self._first_hellos()
-                    return hellos | {name: before[name] for name in missing}
                 raise FedRelaxError(
                     f"missing after {self.settings.join:g} seconds: {listing(missing)}; start "
                     "them, or leave them out of sites"
                 )
             time.sleep(PAUSE)
-
-    def _first_hellos(self) -> dict[str, SiteManifest]:
-        """Return what the sites said about themselves when the run began."""
-        heads = self.memory.hellos.items()
-        return {name: SiteManifest.of(Envelope("hello", head)) for name, head in heads}
-
-    def _agree(self, hellos: dict[str, SiteManifest]) -> Agreement:
-        """Return what the sites agree on; a resumed run keeps what it began with."""
-        settings = self.settings
-        if self.memory.begun:
-            hellos = self._first_hellos()
-        agreement = agree(hellos, settings.sites, settings.schema)
-        for text in agreement.notes:
-            self.note(text)
-        return agreement
 
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, SiteManifest]:
         """Greet addresses not met before; unknown names and second claims to a name are refused."""
@@ -275,8 +250,7 @@ class Hub:
                 except StopIteration as end:
                     outcomes[number] = end.value
                     del going[number]
-            asked = [number for number in going if lanes[number].waits]
-            if asked:
+            if asked := list(going):
                 round = lanes[asked[0]].round
                 stage = None if wiring is None else wiring.due(round - 1)
                 if wiring is not None and stage is not None:

@@ -36,8 +36,7 @@ class CandidateRun:
     """One run over sites elsewhere; several go side by side, and their letters travel together.
 
     A site measures round r and refits for round r + 1 in one go, so ``share`` asks for both and
-    ``update`` has nothing left to do. A round that is already recorded is not asked for again: that is how
-    a restarted hub gets back to where it was, and how a run is replayed with another stopping rule.
+    ``update`` has nothing left to do. Recorded rounds can be replayed with another stopping rule.
     """
 
     at_rest = False
@@ -54,11 +53,6 @@ class CandidateRun:
         self.looks: dict[int, dict[str, Mapping[str, float]]] = {}
         """By round and site: how well each neighbour's answers fit the site's own rows, where asked for."""
         self.round = 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether the current round has yet to be asked for."""
-        return self.round >= len(self.recorded)
 
     def record(self, reports: Mapping[str, SiteMeasure]) -> None:
         """Record the sites' reports of the next round; a silent site keeps its last numbers."""

@@ -20,13 +20,15 @@ from fedrelax.federation.letters import (
     Relaxed,
     again,
 )
-from fedrelax.federation.state import Reports
 from fedrelax.files import Refused
 from fedrelax.runtime import Outcome, SiteMeasure
 from fedrelax.typing import Label
 
 if TYPE_CHECKING:
     from fedrelax.federation.hub import Hub
+
+Reports = dict[str, list[LaneReport]]
+"""What every site reported of a round."""
 
 
 class HubProtocol:
@@ -48,15 +50,6 @@ class HubProtocol:
         self._take_boxes(begun, PUBLIC)
         start = {name: self._letter("start", name, PUBLIC) for name in plans}
         self._take_boxes(self._ask_everybody(start, "started"), 0)
-        memory.begun = True
-        memory.hellos = {name: hello.letter().head for name, hello in self._hellos.items()}
-        memory.save()
-
-    def recall(self, hellos: Mapping[str, SiteManifest]) -> None:
-        """Give the lanes the reports of earlier rounds; sites that joined must know this run, too."""
-        self._readmit(hellos)
-        for round, reports in enumerate(self._memory.reports):
-            self._record(round, reports)
 
     def exchange(self, round: int, lanes: Sequence[int], rewired: bool = False) -> None:
         """Carry the predictions of a round, and take the sites' numbers and next predictions.
@@ -81,16 +74,14 @@ class HubProtocol:
                     hub.note(f"site {name!r} is missing from round {round} on")
                 memory.missed.setdefault(name, []).append(round)
         self._absent = set(self._hellos) - set(reports)
-        memory.report(reports)
+        memory.round = round
         self._record(round, reports)
-        memory.save()
 
     def refit(self, round: int, lanes: Sequence[int], settle: bool) -> None:
         """Let the sites refit on the rewired graph; to ``settle``, they first start anew."""
         if settle:
             self._take_boxes(self._ask_lanes("settle", round, None, lanes), again(round))
         self._relax(round, lanes, refit=True, anew=settle)
-        self._memory.save()
 
     def finish(
         self, number: int, lane: CandidateRun, outcome: Outcome, alone: Collection[Label]
@@ -219,7 +210,7 @@ class HubProtocol:
     def _readmit(self, back: Mapping[str, SiteManifest]) -> None:
         """Readmit sites that came back at another address, if they know this run."""
         for name, hello in back.items():
-            if hello.nonce != self._memory.hellos[name]["nonce"]:
+            if hello.nonce != self._hellos[name].nonce:
                 self._hub.note(
                     f"site {name!r} is back without the state of this run and stays out of it"
                 )
@@ -251,8 +242,7 @@ class HubProtocol:
                     looks = self._lanes[report.lane].looks.setdefault(round, {})
                     looks[name] = report.looks
         for lane, by_site in measures.items():
-            if len(self._lanes[lane].recorded) == round:
-                self._lanes[lane].record(by_site)
+            self._lanes[lane].record(by_site)
 
 
 def _own_numbers(measure: SiteMeasure) -> list[float | None]:

@@ -1,8 +1,7 @@
-"""What sites and hub remember between messages, in folders: every message may start a new process.
+"""What a site remembers between messages, each of which may start a new process; the hub's status.
 
 Of every round a site keeps arrays only: what its model was fitted to, its answers, what it has shared and
-heard. The model itself is not kept: the same terms and seed give the same fit again. The hub keeps the
-sites' numbers of every round, and the last boxes, which it cannot read if they are sealed.
+heard. The model itself is not kept: the same terms and seed give the same fit again.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from typing import Any
 
 from fedrelax.engines.sites.refits import AnswerKey
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.federation.letters import LaneReport
 from fedrelax.files import SETTINGS, Refused, read_file, why_unread, write_whole
-from fedrelax.jsonfiles import Described, from_json, from_plain
+from fedrelax.jsonfiles import Described, from_json
 from fedrelax.runtime import Site
 from fedrelax.storage.states import read_state, write_state
 from fedrelax.typing import AnyArray, Label
 
-RUN, HUB, STATUS = "run.bin", "hub.bin", "status.json"
+RUN, STATUS = "run.bin", "status.json"
 MARKER, WORDS = (
     "fedrelax-state.txt",
     b"fedrelax keeps the state of a run here, and may delete it.\n",
@@ -104,7 +102,7 @@ class Folder:
     def begin(self) -> None:
         """Forget earlier runs; a folder that is not ours is refused, and nothing in it is touched."""
         self.claim()
-        for name in (*map(of_round, self.rounds()), RUN, HUB):
+        for name in (*map(of_round, self.rounds()), RUN):
             (self.where / name).unlink(missing_ok=True)
 
     def write(self, name: str, state: Any) -> None:
@@ -213,88 +211,43 @@ def read_status(folder: Path) -> Status | None:
         raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs") from error
 
 
-Reports = dict[str, list[LaneReport]]
-"""What every site reported of a round."""
-
-
 @dataclass
 class Memory:
-    """The state of a run at the hub; without ``where`` it is not written to disk.
+    """What the hub knows of a run, beside the numbers that its lanes record.
 
-    reports : by round, what every site reported.
-    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read if sealed.
+    where : the folder for ``status.json``; without it, nothing is written.
+    round : the last round that was exchanged.
+    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read.
     heard : by site, the last round for which it sent predictions.
     missed : by site, the rounds in which it did not answer.
     notes : what was refused, and who was lost or came back, in sentences.
-    hellos : what every site said about itself at the beginning.
     settles : whether the models of all sites reach the same fixed point from any start.
     largest_box : the most bytes that a site sent to another in one round.
     alpha, words : what sites that learn by partial pooling have learned so far.
-    live : the address of the live page while there is one; it is not saved.
+    live : the address of the live page while there is one.
     """
 
     run: str
     where: Path | None = None
-    begun: bool = False
-    reports: list[Reports] = field(default_factory=list)
+    round: int = -1
     boxes: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
     heard: dict[str, int] = field(default_factory=dict)
     missed: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
     settles: bool = True
     largest_box: int = 0
     alpha: float = 0.0
     words: str = ""
     live: str = ""
 
-    @property
-    def folder(self) -> Folder | None:
-        """The folder for it, claimed; None if it is not written."""
-        if self.where is None:
-            return None
-        folder = Folder(self.where)
-        folder.claim()
-        return folder
-
-    def report(self, reports: Reports) -> None:
-        """Add the reports of the next round, in a file of their own."""
-        if (folder := self.folder) is not None:
-            plain = {n: [one.model_dump() for one in lanes] for n, lanes in reports.items()}
-            folder.write(of_round(len(self.reports)), plain)
-        self.reports.append(reports)
-
-    def save(self) -> None:
-        """Write everything but the reports, which are on the disk already."""
-        if (folder := self.folder) is not None:
-            apart = ("where", "live", "reports", "boxes")
-            head = {name: value for name, value in vars(self).items() if name not in apart}
-            folder.write(HUB, {"head": head, "rounds": len(self.reports), "boxes": self.boxes})
-
-    @classmethod
-    def load(cls, where: Path) -> Memory | None:
-        """Return the memory that a hub left there, or None."""
-        folder = Folder(where)
-        kept = folder.read(HUB)
-        if kept is None:
-            return None
-        try:
-            reports = [folder.read(of_round(round)) for round in range(kept["rounds"])]
-            memory = from_plain(cls, {**kept["head"], "reports": reports})
-            memory.where, memory.boxes = where, dict(kept["boxes"])
-            return memory
-        except (TypeError, KeyError, AttributeError, Refused) as error:
-            raise Refused(
-                f"{where / HUB} is damaged ({error}); delete it and begin a new run"
-            ) from error
-
     def tell(self, state: str, rounds: int, alpha: float | None = None) -> None:
         """Write down where the run is, for people and for ``fedrelax federate status``."""
-        if (folder := self.folder) is None:
+        if self.where is None:
             return
+        Folder(self.where).claim()
         status = Status(
             state=state,
-            round=len(self.reports) - 1,
+            round=self.round,
             rounds=rounds,
             sites={
                 name: SiteStatus(last_round=last, missed=self.missed.get(name, []))
@@ -305,4 +258,4 @@ class Memory:
             live="" if state == "finished" else self.live,
             alpha=alpha,
         )
-        write_whole(folder.where / STATUS, status.model_dump_json(indent=2).encode())
+        write_whole(self.where / STATUS, status.model_dump_json(indent=2).encode())
