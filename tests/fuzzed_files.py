@@ -216,7 +216,7 @@ def state_file() -> bytes:
             neighbours={"b": 1.0},
             consensus=array,
             steps=[(array, array)],
-            terms=[],
+            fitted=0,
         )
         kept.save(1, {0: lane})
         [path] = Path(folder).rglob("*.bin")

@@ -274,7 +274,7 @@ def test_the_hub_reads_no_prediction_and_no_row(tmp_path: Path) -> None:
         secrets += [value.tobytes() for value in participant.table.features.to_numpy().ravel()]
         secrets += [np.float64(value).tobytes() for value in participant.table.y]
         for round in participant.folder.rounds():
-            for state in participant.folder.load(round)[1].values():
+            for state in participant.folder.load(round).values():
                 arrays = [*state.shared.values(), *state.answers.values()]
                 secrets += [value.tobytes() for array in arrays for value in array.ravel()]
     everything = b"".join(seen)
@@ -291,7 +291,7 @@ def test_without_a_seal_the_hub_would_see_predictions(
     monkeypatch.setattr(SealedChannel, "open", lambda channel, box, address: box)
     hub = Hub(hub_settings(federation), federation.transport())
     hub.run()
-    shared = federation.participants()["ash"].folder.load(3)[1][0].shared["ash"]
+    shared = federation.participants()["ash"].folder.load(3)[0].shared["ash"]
     boxes = [box for (sender, _), (_, box) in hub.memory.boxes.items() if sender == "ash"]
     assert all(shared.tobytes() in box for box in boxes)
 

@@ -26,8 +26,6 @@ KINDS = ("hello", "begin", "start", "relax", "settle", "finish")
 """The letters from the hub."""
 PUBLIC = -1
 """The round of a box of public rows."""
-RECORD = ("local_loss", "gtv", "validation_loss", "change")
-"""A site's own numbers that the hub returns to it, round by round."""
 MOST_LANES, MOST_ROUNDS = 2000, 100_000
 
 Content = TypeVar("Content")
@@ -180,14 +178,13 @@ class Round(Asked):
 
 
 class Finish(Asked):
-    """Which lane and round is kept, and the site's own numbers of every round."""
+    """Which lane and round is kept."""
 
     lane: Count
     alpha: NotNegative
     round: Count
     alone: bool
     reason: str
-    history: list[tuple[float | None, float | None, float | None, float | None]]
 
 
 # What sites say

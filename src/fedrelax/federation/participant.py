@@ -37,8 +37,8 @@ from fedrelax.federation.letters import (
 )
 from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.site_run import SiteRun, fit, fit_again
-from fedrelax.federation.state import RUN, Folder, LaneState, Run, Term, of_round
+from fedrelax.federation.site_run import SiteRun, fit
+from fedrelax.federation.state import ALONE, RUN, Folder, LaneState, Run, of_round
 from fedrelax.federation.table import (
     SiteTable,
     parts_of,
@@ -168,15 +168,15 @@ class Participant:
         if plan.rows:
             self.folder.save(0, {})
             return self._reply("started", letter, 0, {})
-        states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Term]]]()
+        states, shared, alone = {}, {}, dict[int | None, Site]()
         for number, lane in enumerate(plan.lanes):
             site = sites.of(number)
             if lane.fold not in alone:
-                alone[lane.fold] = site, fit(site, site.local_problem(), 0)
-            first, terms = alone[lane.fold]
-            site.adopt(first.model, first.answers)
+                alone[lane.fold] = site
+                fit(site, ALONE)
+            site.adopt(alone[lane.fold].model, alone[lane.fold].answers)
             shared[number] = site.share(0, zeros=plan.settings.first_exchange == "zeros")
-            states[number] = LaneState.of(site, terms)
+            states[number] = LaneState.of(site, ALONE)
         self.folder.save(0, states)
         return self._reply("started", letter, 0, sites.close_predictions(shared, 0))
 
@@ -185,16 +185,12 @@ class Participant:
         round, sites = asked.round, self._sites(letter)
         if sites.plan.rows:
             return self._pool(letter, asked, sites)
-        latest, states = self.folder.load(round)
-        echoes = sites.plan.settings.distillation is not None
+        states = self.folder.load(round)
         messages, refused = sites.open_predictions(letter, again(round) if asked.anew else round)
         extrapolator = AnswerExtrapolator(sites.public)
         shared, before, after, reports = dict[int, list[Message]](), {}, {}, []
         for number in [number for number in asked.lanes if number in states]:
-            state = states[number]
-            site, terms = sites.of(number, state), state.terms
-            if echoes and latest < round:
-                fit_again(site, state, round)  # its echo is from another round
+            site, fitted = sites.of(number, states[number]), states[number].fitted
             site.received = {
                 pair: values
                 for pair, values in site.received.items()
@@ -204,13 +200,14 @@ class Participant:
             self._heed(site, number, asked)
             looks = extrapolator.losses(site, self.site.neighbours) if asked.look else None
             reports.append(report_of(number, site.measure(), looks))
-            before[number] = LaneState.of(site, terms)
+            before[number] = LaneState.of(site, fitted)
             if not asked.refit:
                 continue
-            if echoes or sites.plan.lanes[number].alpha > 0:  # else a round changes nothing
-                terms = fit(site, site.problem(round), round + 1)
+            if sites.plan.lanes[number].alpha > 0:  # else a round changes nothing
+                fit(site, round)
+                fitted = round
             shared[number] = site.share(round + 1)
-            after[number] = LaneState.of(site, terms)
+            after[number] = LaneState.of(site, fitted)
         self.folder.save(round, before)
         boxes = {}
         if asked.refit:
@@ -259,14 +256,14 @@ class Participant:
     def _settle(self, letter: Envelope) -> Envelope:
         asked = letter.read(Round)
         round, sites = asked.round, self._sites(letter)
-        (_, states), shared = self.folder.load(round), {}
+        states, shared = self.folder.load(round), {}
         for number in [number for number in asked.lanes if number in states]:
             site = sites.of(number, states[number])
             self._heed(site, number, asked)
-            terms = fit(site, site.local_problem(), round)
+            fit(site, ALONE)
             site.shared.clear()
             shared[number] = site.share(round)
-            states[number] = LaneState.of(site, terms)
+            states[number] = LaneState.of(site, ALONE)
         self.folder.save(round, states)
         return self._reply("settled", letter, round, sites.close_predictions(shared, again(round)))
 
@@ -282,14 +279,13 @@ class Participant:
             pooled = self._pooled_site(sites, latest)
             report = save_site(sites, asked, pooled.alone, pooled.model)
             return self._reply("finished", letter, asked.round, {}, **report)
-        alone = sites.of(lane)
-        fit(alone, alone.local_problem(), 0)
-        model = alone.model
-        if not asked.alone:
-            together = sites.of(lane)
-            fit_again(together, self.folder.load(asked.round)[1][lane], 0)
-            model = together.model
-        report = save_site(sites, asked, alone.model, model)
+        alone = together = sites.of(lane)
+        fit(alone, ALONE)
+        fitted = self.folder.load(asked.round)[lane].fitted
+        if fitted != ALONE and not asked.alone:
+            together = sites.of(lane, self.folder.load(fitted)[lane])
+            fit(together, fitted)
+        report = save_site(sites, asked, alone.model, together.model)
         return self._reply("finished", letter, asked.round, {}, **report)
 
     # What several steps need

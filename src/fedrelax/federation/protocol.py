@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.lanes import CandidateRun
 from fedrelax.federation.letters import (
     PUBLIC,
-    RECORD,
     Envelope,
     Finished,
     LaneReport,
@@ -96,10 +94,6 @@ class HubProtocol:
                 "round": outcome.n_rounds,
                 "alone": name in alone,
                 "reason": outcome.reason,
-                "history": [
-                    _own_numbers(measures[name])
-                    for measures in lane.recorded[: outcome.n_rounds + 1]
-                ],
             }
             letters[name] = Envelope("finish", head)
         for name, letter in self._ask(letters, "finished").items():
@@ -243,9 +237,3 @@ class HubProtocol:
                     looks[name] = report.looks
         for lane, by_site in measures.items():
             self._lanes[lane].record(by_site)
-
-
-def _own_numbers(measure: SiteMeasure) -> list[float | None]:
-    """Return what a site is told of its own numbers in a round; None where they are not finite."""
-    values = [float(getattr(measure, key)) for key in RECORD]
-    return [value if math.isfinite(value) else None for value in values]

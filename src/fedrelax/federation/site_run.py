@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 
-from fedrelax.engines.sites.keeping import packed_term, term_from
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.boxes import (
@@ -25,11 +24,11 @@ from fedrelax.federation.boxes import (
 )
 from fedrelax.federation.letters import Envelope, Plan
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.state import LaneState, Run, Term
+from fedrelax.federation.state import ALONE, LaneState, Run
 from fedrelax.federation.table import SiteTable, model_of, own_folds, parts_of
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
-from fedrelax.models import LocalModel, Rows
+from fedrelax.models import LocalModel
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network, Node
 from fedrelax.network.rows import public_rows
@@ -208,12 +207,7 @@ class SiteRun:
         return messages, refused
 
 
-def fit(site: Site, terms: list[Rows], coming: int) -> list[Term]:
-    """Fit a site's model, let it answer for round ``coming``, and return what it was fitted to."""
-    site.adopt(*refit(site.label, site.model, terms, site.inputs(coming), site.seed, False))
-    return [packed_term(site, term) for term in terms]
-
-
-def fit_again(site: Site, state: LaneState, coming: int) -> None:
-    """Fit a site's model once more to what it was fitted to in a state."""
-    fit(site, [term_from(site, *term) for term in state.terms], coming)
+def fit(site: Site, round: int) -> None:
+    """Fit a site's model to the problem of a round, or to its own rows only, and let it answer."""
+    terms = site.local_problem() if round == ALONE else site.problem(round)
+    site.adopt(*refit(site.label, site.model, terms, site.inputs(), site.seed, False))

@@ -1,7 +1,7 @@
 """What a site remembers between messages, each of which may start a new process; the hub's status.
 
-Of every round a site keeps arrays only: what its model was fitted to, its answers, what it has shared and
-heard. The model itself is not kept: the same terms and seed give the same fit again.
+Of every round a site keeps arrays only: its answers, what it has shared and heard. The model itself is not
+kept: the same problem and seed give the same fit again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Run:
     """The neighbours' public rows."""
 
 
-Term = tuple[Any, Any, Any, bool]
-"""A term of what a model was fitted to; see ``engines.sites.keeping``."""
+ALONE = -1
+"""In place of a round: a model is fitted to the site's own rows only."""
 
 
 @dataclass
 class LaneState:
-    """The state of one lane after a round: that of its ``Site``, and what its model was fitted to."""
+    """The state of one lane in a round: its ``Site``'s, and the round whose problem its model solves."""
 
     answers: dict[AnswerKey, AnyArray]
     shared: dict[Label, AnyArray]
@@ -57,12 +57,12 @@ class LaneState:
     neighbours: dict[Label, float]
     consensus: AnyArray | None
     steps: list[tuple[AnyArray, AnyArray]]
-    terms: list[Term]
+    fitted: int
 
     @classmethod
-    def of(cls, site: Site, terms: list[Term]) -> LaneState:
+    def of(cls, site: Site, fitted: int) -> LaneState:
         """Return what is to be kept of a site."""
-        return cls(**{name: copy(getattr(site, name)) for name in OF_SITE}, terms=terms)
+        return cls(**{name: copy(getattr(site, name)) for name in OF_SITE}, fitted=fitted)
 
     def restore(self, site: Site) -> None:
         """Put a site back into this state; its model is not fitted."""
@@ -132,8 +132,8 @@ class Folder:
         """Keep the states of the lanes after a round."""
         self.write(of_round(round), {number: vars(lane) for number, lane in lanes.items()})
 
-    def load(self, round: int) -> tuple[int, dict[int, LaneState]]:
-        """Return the round of the latest state up to this one, and the state."""
+    def load(self, round: int) -> dict[int, LaneState]:
+        """Return the latest state of the lanes up to a round."""
         latest = max((number for number in self.rounds() if number <= round), default=None)
         if latest is None:
             raise FedRelaxError(
@@ -142,7 +142,7 @@ class Folder:
             )
         lanes = self.read(of_round(latest))
         try:
-            return latest, {int(number): LaneState(**lane) for number, lane in lanes.items()}
+            return {int(number): LaneState(**lane) for number, lane in lanes.items()}
         except Exception as error:  # values of the wrong type fail in many ways
             raise Refused(
                 f"{self.where} holds a damaged state of round {latest} ({type(error).__name__}); "

@@ -15,7 +15,7 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.hub import Federated, Hub
-from fedrelax.federation.letters import RECORD, Finish, Finished
+from fedrelax.federation.letters import Finish, Finished
 from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.site_run import SiteRun
 from fedrelax.graph import Graph
@@ -74,20 +74,13 @@ def save_site(
     """
     site, plan, test = sites.site, sites.plan, sites.test
     coupling = sites.of(0).coupling
-    records = []
-    for round, line in enumerate(asked.history):
-        numbers = [math.nan if value is None else value for value in line]
-        own = dict(zip(RECORD, numbers, strict=True))
-        values: dict[str, Any] = {**own, "objective": own["local_loss"]}
-        values |= {f"node_{key}": np.array([own[key]]) for key in RECORD[:3]}
-        records.append(Record(round=round, **values))
     result = Result(
         local_models={site.name: together},
         alone={site.name: alone},
         task=plan.task,
         graph=Graph.from_edges([], labels=[site.name]),
         discrepancies={},
-        history=History((site.name,), records),
+        history=History((site.name,)),
         n_rounds=asked.round,
         reason=asked.reason,
         losses=(coupling.loss.name, coupling.discrepancy.name),
