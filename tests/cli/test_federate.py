@@ -1,4 +1,4 @@
-"""``fedrelax federate``: files, keys, status, and a federation in one process."""
+"""``fedrelax federate``: files, keys, and a federation in one process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def test_a_site_makes_its_own_keys_and_keeps_them(run, table):
         (("try", "--node", "site"), "--node site names a column of a table, but no table"),
         (("try", "towns.csv"), "--target is missing"),
         (("keys", "nowhere"), "holds no sites"),
-        (("status", "nowhere"), "cannot be read"),
     ],
 )
 def test_what_is_refused(run, table, words, text):
@@ -73,10 +72,7 @@ def test_a_run_can_be_looked_at_and_each_site_predicts_by_itself(run, table):
     home = Path("home")
     hub = {"alpha": 0.5, "rounds": 2}
     prepare(home, made_up(3), "y", models=["ridge", "tree"], hub=hub)
-    assert run("federate", "status", "home") and run.code == 2
     run_here(home)
-    text = run("federate", "status", "home")
-    assert run.code == 0 and "finished" in text and "site-2: predictions of round 2" in text
     rows = home / "sites" / "site-2" / "rows.csv"
     run("predict", "home/sites/site-2/state/model", str(rows), "--out", "answers.csv")
     assert run.code == 0, run.output

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 federate = typer.Typer(
     no_args_is_help=True,
-    help="Run every site on its own machine: make the files, try it here, follow a run.",
+    help="Run every site on its own machine: make the files, try it here.",
 )
 
 Models = Annotated[
@@ -204,35 +204,3 @@ def _tell(where: Path, home: Path, asked: str, talk: Talk, as_json: bool) -> Non
     model = shlex.quote(str(home / "sites" / str(first) / "state" / "model"))
     talk.plain("Each site keeps its own model. To use it, on that machine:")
     talk.command(f"fedrelax predict {model} NEW_ROWS.csv --out predictions.csv")
-
-
-@federate.command("status", no_args_is_help=True)
-def status(
-    directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Directory that init wrote, or the hub's folder in it."),
-    ],
-    debug: Debug = False,
-) -> None:
-    """Show how far a run has got: which round, and which sites are missing.
-
-    [bold]Example:[/bold] fedrelax federate status clinics
-    """
-    with speaking(debug) as talk:
-        import time
-
-        from fedrelax.errors import FedRelaxError
-        from fedrelax.federation.settings import read_hub
-        from fedrelax.federation.state import read_status
-
-        inner = directory / "hub"
-        file = read_hub((inner if inner.is_dir() else directory) / "hub.toml")
-        run = read_status(file.folder)
-        if run is None:
-            raise FedRelaxError(f"no run has started: {file.folder} holds no status")
-        talk.plain(f"{run} ({time.time() - run.time:.0f} s ago)")
-        for name, site in run.sites.items():
-            missed = f", missed {len(site.missed)}" if site.missed else ""
-            talk.plain(f"  {name}: predictions of round {site.last_round}{missed}")
-        for note in filter(None, [*run.notes, run.live]):
-            talk.plain(f"  {note}")

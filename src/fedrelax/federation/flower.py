@@ -142,7 +142,9 @@ def server_app() -> Any:
     @app.main()  # type: ignore[untyped-decorator, unused-ignore]
     def main(grid: Any, context: Any) -> None:
         file = read_hub(str(context.run_config["hub"]))
-        hub = Hub(file, OverFlower(grid), file.folder)
+        logging.basicConfig(format="%(message)s")
+        log.setLevel(logging.INFO)
+        hub = Hub(file, OverFlower(grid))
         if not file.live:
             write_federated(hub.run(), file)
             return

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from fedrelax.errors import FedRelaxError, listing
@@ -18,7 +17,6 @@ from fedrelax.federation.letters import Envelope, Finished, LaneSpec, Plan
 from fedrelax.federation.pooled import plan_of_pooling, pooled_rounds
 from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import HubSettings, plain_method
-from fedrelax.federation.state import Memory
 from fedrelax.files import Refused
 from fedrelax.public import NODE_ROWS
 from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
@@ -86,24 +84,26 @@ class Federated:
 
 
 class Hub:
-    """Drives a run. ``where`` is a folder for its status."""
+    """Drives a run.
 
-    def __init__(
-        self, settings: HubSettings, transport: Transport, where: Path | None = None
-    ) -> None:
+    notes : what was refused, and who was lost or came back, in sentences.
+    missed : by site, the rounds in which it did not answer.
+    """
+
+    def __init__(self, settings: HubSettings, transport: Transport) -> None:
         settings.check()
         self.settings, self.transport = settings, transport
         wiring = settings.method.wiring
         self.wiring = None if wiring is None else wiring.paced(settings.rounds)
-        self.memory = Memory(uuid.uuid4().hex, where)
+        self.id, self.notes, self.missed = uuid.uuid4().hex, list[str](), dict[str, list[int]]()
         self.addresses: dict[str, Address] = {}
         self._met: dict[Address, float] = {}
         """When an address that has answered may be greeted again."""
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
         """Run the rounds and return how they ended."""
-        settings, memory = self.settings, self.memory
-        memory.tell("waiting for sites", settings.rounds)
+        settings = self.settings
+        log.info("waiting for %s", listing(settings.sites))
         agreement = agree(self._meet(), settings.sites, settings.schema)
         for text in agreement.notes:
             self.note(text)
@@ -122,7 +122,7 @@ class Hub:
         symmetric = method.objective == "gtvmin"
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
         lanes[0].may_rest = rounds is None  # sites that rest may yet boost differences
-        letters = HubProtocol(self, agreement.hellos, lanes)
+        self.letters = letters = HubProtocol(self, agreement.hellos, lanes)
         letters.begin(self._plans(agreement, lanes, public, more))
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
@@ -131,13 +131,14 @@ class Hub:
             lane = lanes[number].with_alpha(choice.alpha)
             outcome = lane.replay(Stopping(choice.rounds, settings.tol), callbacks)
         elif rounds is not None:
-            lane = lane.with_alpha(memory.alpha)
-            outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=memory.words)
+            lane = lane.with_alpha(letters.alpha)
+            outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=letters.words)
         reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
-        memory.tell("finished", settings.rounds, alpha=lane.spec.alpha)
-        notes = tuple(memory.notes)
-        missed, largest = memory.missed, memory.largest_box
-        return Federated(agreement, outcome, lane, choice, missed, largest, reports, public, notes)
+        log.info("finished: %s", outcome.reason)
+        largest, notes = letters.largest_box, tuple(self.notes)
+        return Federated(
+            agreement, outcome, lane, choice, self.missed, largest, reports, public, notes
+        )
 
     # Who is there
 
@@ -164,7 +165,7 @@ class Hub:
         new = [a for a in self.transport.addresses() if self._met.get(a, 0.0) <= now]
         if not new:
             return hellos
-        head = {"run": self.memory.run, "schema": schema and schema.to_dict()}
+        head = {"run": self.id, "schema": schema and schema.to_dict()}
         if wait is None:
             wait = min(self.settings.join, max(self.settings.wait, FIRST))
         answers = self.transport.send(dict.fromkeys(new, Envelope("hello", head)), wait)
@@ -188,8 +189,8 @@ class Hub:
     def note(self, text: str) -> None:
         """Write down, once, what was refused or lost."""
         log.warning("%s", text)
-        if text not in self.memory.notes:
-            self.memory.notes.append(text)
+        if text not in self.notes:
+            self.notes.append(text)
 
     # The rounds
 
@@ -206,7 +207,7 @@ class Hub:
         seeds = seeds_of(method.random_state, len(hellos)).tolist()
         return {
             name: Plan(
-                run=self.memory.run,
+                run=self.id,
                 method=plain_method(method),
                 lanes=tuple(lane.spec for lane in lanes),
                 folds=settings.folds,
@@ -255,10 +256,9 @@ class Hub:
                 stage = None if wiring is None else wiring.due(round - 1)
                 if wiring is not None and stage is not None:
                     final = stage == wiring.stages - 1  # models that drift then start anew
-                    letters.refit(round - 1, asked, final and not self.memory.settles)
+                    letters.refit(round - 1, asked, final and not letters.settles)
                 rewired = wiring is not None and wiring.due(round) is not None
                 letters.exchange(round, asked, rewired)
-                self.memory.tell("running", rounds)
             done = max(lane.round for lane in lanes)
             if many and any([call.choosing(done, rounds) for call in callbacks]):
                 return [lane.replay(stopping(lane, done)) for lane in lanes], done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from fedrelax.typing import Label
 if TYPE_CHECKING:
     from fedrelax.federation.hub import Hub
 
+log = logging.getLogger("fedrelax.federation")
+
 Reports = dict[str, list[LaneReport]]
 """What every site reported of a round."""
 
@@ -35,16 +38,24 @@ class HubProtocol:
     def __init__(
         self, hub: Hub, hellos: Mapping[str, SiteManifest], lanes: Sequence[CandidateRun]
     ) -> None:
-        self._hub, self._memory = hub, hub.memory
-        self._hellos, self._lanes = hellos, lanes
+        self._hub, self._hellos, self._lanes = hub, hellos, lanes
         self._absent: set[str] = set()
+        self.boxes: dict[tuple[str, str], tuple[int, bytes]] = {}
+        """(sender, receiver) -> the round of the box, and the box, which the hub cannot read."""
+        self._heard: dict[str, int] = {}
+        """By site, the last round for which it sent predictions."""
+        self.settles = True
+        """Whether the models of all sites reach the same fixed point from any start."""
+        self.largest_box = 0
+        """The most bytes that a site sent to another in one round."""
+        self.alpha, self.words = 0.0, ""
+        """What sites that learn by partial pooling have learned so far."""
 
     def begin(self, plans: Mapping[str, Plan]) -> None:
         """Tell all sites the plan, carry their public rows, and let them train alone."""
-        memory = self._memory
         begin = {n: Envelope("begin", plan.model_dump(mode="json")) for n, plan in plans.items()}
         begun = self._ask_everybody(begin, "begun")
-        memory.settles = all(letter.head.get("settles") is True for letter in begun.values())
+        self.settles = all(letter.head.get("settles") is True for letter in begun.values())
         self._take_boxes(begun, PUBLIC)
         start = {name: self._letter("start", name, PUBLIC) for name in plans}
         self._take_boxes(self._ask_everybody(start, "started"), 0)
@@ -54,7 +65,7 @@ class HubProtocol:
 
         If the graph is to be ``rewired`` after this round, sites do not refit before ``refit`` is called.
         """
-        hub, memory = self._hub, self._memory
+        hub = self._hub
         if self._absent:
             self._readmit(hub.greet(set(self._hellos) - self._absent, wait=1.0))
         refit = not rewired and round < hub.settings.rounds
@@ -70,10 +81,11 @@ class HubProtocol:
             elif name not in reports:
                 if name not in self._absent:
                     hub.note(f"site {name!r} is missing from round {round} on")
-                memory.missed.setdefault(name, []).append(round)
+                hub.missed.setdefault(name, []).append(round)
         self._absent = set(self._hellos) - set(reports)
-        memory.round = round
         self._record(round, reports)
+        missing = f"; missing: {', '.join(sorted(self._absent))}" if self._absent else ""
+        log.info("round %d of at most %d%s", round, hub.settings.rounds, missing)
 
     def refit(self, round: int, lanes: Sequence[int], settle: bool) -> None:
         """Let the sites refit on the rewired graph; to ``settle``, they first start anew."""
@@ -88,7 +100,7 @@ class HubProtocol:
         letters, reports = {}, {}
         for name in self._hellos:
             head = {
-                "run": self._memory.run,
+                "run": self._hub.id,
                 "lane": number,
                 "alpha": lane.spec.alpha,
                 "round": outcome.n_rounds,
@@ -122,7 +134,7 @@ class HubProtocol:
         """Carry the predictions of a round; return what the sites whose answers are sound report."""
         hub, sound, reports = self._hub, {}, {}
         last = round - hub.settings.staleness
-        silent = [name for name, heard in self._memory.heard.items() if heard < last]
+        silent = [name for name, heard in self._heard.items() if heard < last]
         more = {"refit": refit, "silent": silent, "look": look, "anew": anew}
         boxes = again(round) if anew else round
         for name, letter in self._ask_lanes("relax", round, boxes, lanes, **more).items():
@@ -153,10 +165,10 @@ class HubProtocol:
         """Return a letter with the boxes of this round that are for a site."""
         parts = {}
         for other in self._hellos[name].neighbours:
-            of, box = self._memory.boxes.get((other, name), (None, b""))
+            of, box = self.boxes.get((other, name), (None, b""))
             if of == round:
                 parts[f"from {other}"] = box
-        return Envelope(kind, {"run": self._memory.run, **(head or {})}, parts)
+        return Envelope(kind, {"run": self._hub.id, **(head or {})}, parts)
 
     def _ask(
         self, letters: Mapping[str, Envelope], kind: str, round: int | None = None
@@ -171,7 +183,7 @@ class HubProtocol:
         sound = {}
         for address, letter in answers.items():
             name, head = names[address], letter.head
-            if (letter.kind, head.get("run"), head.get("name")) != (kind, self._memory.run, name):
+            if (letter.kind, head.get("run"), head.get("name")) != (kind, self._hub.id, name):
                 reason = str(head.get("reason", f"it answered with a letter {letter.kind!r}"))
                 hub.note(reason if name in reason else f"site {name!r}: {reason}")
             elif round is not None and head.get("round") != round:
@@ -185,7 +197,7 @@ class HubProtocol:
         answers = self._ask(letters, kind)
         missing = [name for name in letters if name not in answers]
         if missing:
-            notes = "; ".join(self._memory.notes[-len(missing) :]) or "no answer came"
+            notes = "; ".join(self._hub.notes[-len(missing) :]) or "no answer came"
             raise FedRelaxError(f"the run cannot begin without {named('site', missing)}: {notes}")
         return answers
 
@@ -195,11 +207,11 @@ class HubProtocol:
             for other in self._hellos[name].neighbours:
                 box = letter.parts.get(f"to {other}")
                 if box is not None:
-                    self._memory.boxes[name, other] = round, box
+                    self.boxes[name, other] = round, box
                     if round >= 0:
-                        self._memory.largest_box = max(self._memory.largest_box, len(box))
+                        self.largest_box = max(self.largest_box, len(box))
             if round >= 0:
-                self._memory.heard[name] = round
+                self._heard[name] = round
 
     def _readmit(self, back: Mapping[str, SiteManifest]) -> None:
         """Readmit sites that came back at another address, if they know this run."""
@@ -216,7 +228,7 @@ class HubProtocol:
         """Return what a site reports about these lanes, or refuse it."""
         relaxed = letter.read(Relaxed)
         if relaxed.alpha is not None:
-            self._memory.alpha, self._memory.words = relaxed.alpha, relaxed.words
+            self.alpha, self.words = relaxed.alpha, relaxed.words
         if [report.lane for report in relaxed.reports] != list(lanes):
             raise Refused("it covers other lanes than those asked for")
         near = set(self._hellos[name].neighbours)

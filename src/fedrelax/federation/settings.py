@@ -165,7 +165,6 @@ class HubSettings:
     join : seconds to wait for all sites to join.
     staleness : rounds for which the others keep using the last predictions of a silent site.
     schema : what the columns mean; if None, made from what the sites say about theirs.
-    folder : where the hub keeps the state of a run.
     out : where the result is written: numbers, history, edges and the report, but no model.
     live : whether the hub's machine serves a live page of the run.
     """
@@ -180,7 +179,6 @@ class HubSettings:
     join: Seconds = 600.0
     staleness: Count = 3
     schema: InstanceOf[Schema] | None = None
-    folder: Path = Path("state")
     out: Path = Path("result")
     target: str = "the target"
     live: bool = False
@@ -221,7 +219,6 @@ def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
             made,
             method=replace(method, wiring=as_wiring(wiring)),
             schema=None if schema is None else Schema.read(home / str(schema)),
-            folder=home / made.folder,
             out=home / made.out,
         )
         settings.check()

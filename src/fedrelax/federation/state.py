@@ -1,4 +1,4 @@
-"""What a site remembers between messages, each of which may start a new process; the hub's status.
+"""What a site remembers between messages, each of which may start a new process.
 
 Of every round a site keeps arrays only: its answers, what it has shared and heard. The model itself is not
 kept: the same problem and seed give the same fit again.
@@ -6,21 +6,19 @@ kept: the same problem and seed give the same fit again.
 
 from __future__ import annotations
 
-import time
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from fedrelax.engines.sites.refits import AnswerKey
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.files import SETTINGS, Refused, read_file, why_unread, write_whole
-from fedrelax.jsonfiles import Described, from_json
+from fedrelax.files import Refused, why_unread, write_whole
 from fedrelax.runtime import Site
 from fedrelax.storage.states import read_state, write_state
 from fedrelax.typing import AnyArray, Label
 
-RUN, STATUS = "run.bin", "status.json"
+RUN = "run.bin"
 MARKER, WORDS = (
     "fedrelax-state.txt",
     b"fedrelax keeps the state of a run here, and may delete it.\n",
@@ -153,109 +151,3 @@ class Folder:
 def of_round(round: int) -> str:
     """Return the name of the file for a round."""
     return f"rounds/{round:05d}.bin"
-
-
-# The hub
-
-
-class SiteStatus(Described):
-    """How far a site has got."""
-
-    last_round: int
-    missed: list[int]
-
-
-class Status(Described):
-    """What ``status.json`` says about a run, for people and for ``fedrelax federate status``."""
-
-    state: str
-    round: int
-    rounds: int
-    sites: dict[str, SiteStatus]
-    notes: list[str]
-    time: float
-    live: str = ""
-    alpha: float | None = None
-
-    def __str__(self) -> str:
-        """One line about a run: where it is, and who is late.
-
-        >>> sites = {"a": SiteStatus(last_round=3, missed=[]), "b": SiteStatus(last_round=1, missed=[1, 2])}
-        >>> print(Status(state="running", round=2, rounds=5, sites=sites, notes=[], time=0.0))
-        round 2 of 5: a; missing: b (since round 1)
-        """
-        if self.state != "running":
-            return self.state
-        present, absent = [], []
-        for name, site in self.sites.items():
-            if site.missed and site.missed[-1] == self.round:
-                since = self.round
-                while since - 1 in site.missed:
-                    since -= 1
-                absent.append(f"{name} (since round {since})")
-            else:
-                present.append(name)
-        text = f"round {self.round} of {self.rounds}: {', '.join(present)}"
-        return f"{text}; missing: {', '.join(absent)}" if absent else text
-
-
-def read_status(folder: Path) -> Status | None:
-    """Return the last status that a hub wrote, or None if it has written none."""
-    path = folder / STATUS
-    try:
-        return from_json(Status, read_file(path, SETTINGS))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, Refused) as error:
-        what = error if isinstance(error, Refused) else f"cannot be read ({why_unread(error)})"
-        raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs") from error
-
-
-@dataclass
-class Memory:
-    """What the hub knows of a run, beside the numbers that its lanes record.
-
-    where : the folder for ``status.json``; without it, nothing is written.
-    round : the last round that was exchanged.
-    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read.
-    heard : by site, the last round for which it sent predictions.
-    missed : by site, the rounds in which it did not answer.
-    notes : what was refused, and who was lost or came back, in sentences.
-    settles : whether the models of all sites reach the same fixed point from any start.
-    largest_box : the most bytes that a site sent to another in one round.
-    alpha, words : what sites that learn by partial pooling have learned so far.
-    live : the address of the live page while there is one.
-    """
-
-    run: str
-    where: Path | None = None
-    round: int = -1
-    boxes: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
-    heard: dict[str, int] = field(default_factory=dict)
-    missed: dict[str, list[int]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    settles: bool = True
-    largest_box: int = 0
-    alpha: float = 0.0
-    words: str = ""
-    live: str = ""
-
-    def tell(self, state: str, rounds: int, alpha: float | None = None) -> None:
-        """Write down where the run is, for people and for ``fedrelax federate status``."""
-        if self.where is None:
-            return
-        Folder(self.where).claim()
-        status = Status(
-            state=state,
-            round=self.round,
-            rounds=rounds,
-            sites={
-                name: SiteStatus(last_round=last, missed=self.missed.get(name, []))
-                for name, last in self.heard.items()
-            },
-            notes=self.notes,
-            time=time.time(),
-            live="" if state == "finished" else self.live,
-            alpha=alpha,
-        )
-        write_whole(self.where / STATUS, status.model_dump_json(indent=2).encode())

@@ -57,7 +57,7 @@ def run_here(home: Path, look: Look = lambda letter: None) -> Path:
     file = read_hub(home / "hub" / "hub.toml")
     files = {name: home / "sites" / name / "site.toml" for name in file.sites}
     sites = {name: Participant(read_site(path)) for name, path in files.items()}
-    hub = Hub(file, WithinProcess(sites, look), file.folder)
+    hub = Hub(file, WithinProcess(sites, look))
     return write_federated(hub.run(), file)
 
 

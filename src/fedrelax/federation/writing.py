@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Sequence
 from importlib.util import find_spec
@@ -33,6 +34,7 @@ from fedrelax.storage import save_result
 from fedrelax.typing import DataFrame, Label
 from fedrelax.wiring import Wiring
 
+log = logging.getLogger("fedrelax.federation")
 Fitted = FedRelaxClassifier | FedRelaxRegressor
 
 
@@ -111,16 +113,16 @@ def save_site(
 
 
 class FederationView(LiveView):
-    """Shows a run on a page that the hub's machine serves; its address is in the hub's status."""
+    """Shows a run on a page that the hub's machine serves; its address is in the hub's log."""
 
     def __init__(self, hub: Hub) -> None:
-        super().__init__(say=lambda address: setattr(hub.memory, "live", address))
+        super().__init__(say=log.info)
         self._hub = hub
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers, and which sites did not answer."""
         stop = super().after_round(record)
-        missed = self._hub.memory.missed
+        missed = self._hub.missed
         missing = [name for name, rounds in missed.items() if record.round in rounds]
         if missing:
             most = self._hub.settings.rounds
