@@ -120,7 +120,6 @@ alpha = [0.1, 1.0]
 rounds = 5
 tol = 0.0
 wait = 60.0
-staleness = 3
 damping = 0.5
 objective = "paper"
 combine = "median"
@@ -173,9 +172,8 @@ HELLO = SiteManifest(
         ColumnSummary("type", "category", known=8, categories=("a", "b"), counts=(4, 3), others=1),
     ),
     named=False,
-    public="given",
+    public="blend",
     public_rows=3,
-    common="abc",
 )
 
 

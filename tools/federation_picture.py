@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browser import Page, find_program, running
 
 SITES, DOWN, LAST, SHOWN = 5, "site-3", 2, 5
-HUB = {"alpha": 0.3, "rounds": 8, "tol": 0.0, "staleness": 2}
+HUB = {"alpha": 0.3, "rounds": 8, "tol": 0.0}
 
 
 class OneDown(WithinProcess):

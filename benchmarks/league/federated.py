@@ -53,7 +53,7 @@ def compare(data: Data, home: Path) -> tuple[dict[str, float], str]:
     reports = run.reports.values()
     count = sum(report.test_rows for report in reports)
     errors = {
-        way: float(np.sqrt(sum(getattr(report.errors, way) for report in reports) / count))
+        way: float(np.sqrt(sum(getattr(report, way) for report in reports) / count))
         for way in ("alone", "together")
     }
     train, test = list[Any](), list[Any]()

@@ -55,7 +55,7 @@ def test_a_site_makes_its_own_keys_and_keeps_them(run, table):
         (("init", "home", "--sites", "a", "--target", "y"), "name at least two sites"),
         (
             ("init", "home", "--sites", "a,../b", "--target", "y"),
-            "a site called '../b', which should be",
+            "has '../b' under 'name', which should be up to 100 letters",
         ),
         (("try", "--target", "load"), "--target load names a column of a table, but no table"),
         (("try", "--node", "site"), "--node site names a column of a table, but no table"),

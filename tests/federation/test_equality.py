@@ -109,26 +109,3 @@ def test_other_settings(tmp_path: Path, given: dict[str, Any]) -> None:
     result = replace(settings, alpha=0.5).solve(networks(federation, settings)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
-
-
-def test_one_file_of_public_rows(tmp_path: Path) -> None:
-    import pandas as pd
-
-    from fedrelax import Network
-
-    federation = make(tmp_path, names=("ash", "birch", "cedar"), public="../public.csv")
-    pd.read_csv(tmp_path / "ash" / "rows.csv").drop(columns="y")[:15].to_csv(
-        tmp_path / "public.csv", index=False
-    )
-    found = Hub(hub_settings(federation), federation.transport()).run()
-    federation.change("ash", public="gaussian")
-    federation.change("birch", public="gaussian")
-    federation.change("cedar", public="gaussian")
-    drawn, _ = networks(federation, SIX)
-    common = pd.read_csv(tmp_path / "public.csv").to_numpy()
-    network = Network(drawn.graph, "regression", common)
-    for node in drawn:
-        network.add(node.label, node.X, node.y, node.model)
-    result = replace(SIX, alpha=0.5).solve(network)
-    same_history(found.outcome.history, result.history)
-    same_models(federation, result)

@@ -59,16 +59,6 @@ def test_others_go_on_without_a_site_and_it_catches_up(federation: Federation) -
     assert set(found.reports) == set(THREE)
 
 
-def test_after_the_staleness_limit_a_silent_site_is_no_longer_heeded(
-    federation: Federation,
-) -> None:
-    transport = Unreliable(federation.participants(), {"birch": range(1, 9)})
-    Hub(hub_settings(federation, method=FIVE, staleness=1), transport).run()
-    folder = federation.participants()["ash"].folder
-    assert (("birch", "birch") in folder.load(2)[0].received) is True
-    assert (("birch", "birch") in folder.load(4)[0].received) is False
-
-
 def test_a_site_that_is_never_there_again_is_named(federation: Federation) -> None:
     class Dead(Unreliable):
         def send(self, letters: Any, wait: float, late: Collection[Any] = ()) -> Any:

@@ -24,7 +24,7 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.federation.boxes import new_key, public_of, read_key, warn_if_readable
-from fedrelax.federation.settings import check_name, read_values, site_of
+from fedrelax.federation.settings import read_values, site_of
 from fedrelax.files import dump_toml, why_unread, write_whole
 from fedrelax.storage.places import advice_for
 
@@ -204,8 +204,7 @@ app = client_app()
 '''
 HUB_COMMENT = """\
 The hub of a federation; see docs/federation.md.
-alpha: a number, a list to choose among, or "auto". wait: seconds to wait for the answers of a round.
-staleness: rounds for which the others keep using the last predictions of a silent site."""
+alpha: a number, a list to choose among, or "auto". wait: seconds to wait for the answers of a round."""
 SITE_COMMENT = """\
 A site of a federation. This file and the rows stay on the site's machine.
 data, target, features: the table and its columns. model: see fedrelax fit --help.
@@ -225,8 +224,6 @@ def write_federation(
         raise FedRelaxError(
             f"a federation of {len(names)} has no neighbours; name at least two sites"
         )
-    for name in names:
-        check_name(name, "sites")
     check_distinct(names, "sites")
     taken = home.exists() and not (home.is_dir() and not any(home.iterdir()))
     if taken or home.is_symlink():

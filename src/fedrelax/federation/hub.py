@@ -14,7 +14,7 @@ from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, SiteManifest, agree
 from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
 from fedrelax.federation.letters import Envelope, Finished, LaneSpec, Plan
-from fedrelax.federation.pooled import plan_of_pooling, pooled_rounds
+from fedrelax.federation.pooled import pooling_plan
 from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import HubSettings, plain_method
 from fedrelax.files import Refused
@@ -109,28 +109,26 @@ class Hub:
             self.note(text)
         graph, method = agreement.graph, settings.method
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-        rounds = pooled_rounds(agreement, settings)
-        public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
-        more = {"public": public} if rounds is None else plan_of_pooling(agreement, settings)
-        public = more.pop("public")
-        if rounds is None:
+        pooling = pooling_plan(agreement, settings)
+        if pooling is None:
+            public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
             specs = lanes_for(graph, settings.alpha, settings.folds, rows, method.update)
         else:
+            public, method = pooling.pop("public"), pooling.pop("method")
             specs = [LaneSpec(1.0, None)]  # what the sites learn takes its place
-            method = replace(method, rounds=rounds)
             settings = self.settings = replace(settings, method=method)
         symmetric = method.objective == "gtvmin"
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
-        lanes[0].may_rest = rounds is None  # sites that rest may yet boost differences
+        lanes[0].may_rest = pooling is None  # sites that rest may yet boost differences
         self.letters = letters = HubProtocol(self, agreement.hellos, lanes)
-        letters.begin(self._plans(agreement, lanes, public, more))
+        letters.begin(self._plans(agreement, lanes, public, pooling or {}))
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
         if len(lanes) > 1:  # choose, and replay the chosen run up to its end
             choice, number = choose_lane(lanes, outcomes, reached, settings, rows)
             lane = lanes[number].with_alpha(choice.alpha)
             outcome = lane.replay(Stopping(choice.rounds, settings.tol), callbacks)
-        elif rounds is not None:
+        elif pooling is not None:
             lane = lane.with_alpha(letters.alpha)
             outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=letters.words)
         reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)

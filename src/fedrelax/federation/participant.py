@@ -42,8 +42,6 @@ from fedrelax.federation.state import ALONE, RUN, Folder, LaneState, Run, of_rou
 from fedrelax.federation.table import (
     SiteTable,
     parts_of,
-    public_file,
-    read_public,
     read_site_table,
 )
 from fedrelax.files import Refused, from_npy, to_npy
@@ -90,7 +88,7 @@ class Participant:
     # Handshake
 
     def _hello(self, letter: Envelope) -> Envelope:
-        site, table, run = self.site, self.table, self._read_run()
+        site, table, run = self.site, self.table, self.folder.run()
         if run is None or run.run != letter.read(Asked).run:
             self.folder.begin()
             run = Run(letter.read(Asked).run, secrets.token_hex(16))
@@ -107,7 +105,6 @@ class Participant:
             table.coded(schema)  # refuses rows that do not fit it
         for note in notes:
             log.warning("site %r: %s", site.name, note)
-        common, public_rows = (None, site.public_rows) if site.drawn else public_file(site)
         classes = tuple(np.unique(table.y).tolist()) if site.task == "classification" else None
         return SiteManifest(
             name=site.name,
@@ -123,9 +120,8 @@ class Participant:
             columns=tuple(columns),
             aim=None if classes else told_of(table.y[train].astype(float)),
             named=site.features is not None,
-            public=site.public if site.drawn else "given",
-            public_rows=public_rows,
-            common=common,
+            public=site.public,
+            public_rows=site.public_rows,
         ).letter()
 
     # A run
@@ -134,13 +130,10 @@ class Participant:
         run, site = self._run_of(letter), self.site
         run.plan = letter.head
         sites = SiteRun(site, self.table, run)
-        plan, boxes = sites.plan, dict[str, bytes]()
-        if site.drawn:
-            own, count = sites.X[sites.train], plan.public[site.name]
-            run.public = draw_own(site.public, own, count, plan.seed, plan.ready.pieces)
-            boxes = sites.close(dict.fromkeys(site.neighbours, to_npy(run.public)), PUBLIC)
-        else:
-            run.public = read_public(site, plan.ready)
+        plan, own = sites.plan, sites.X[sites.train]
+        count = plan.public[site.name]
+        run.public = draw_own(site.public, own, count, plan.seed, plan.ready.pieces)
+        boxes = sites.close(dict.fromkeys(site.neighbours, to_npy(run.public)), PUBLIC)
         network = sites.network()
         for lane in plan.lanes:  # refuse what this site's model cannot do before the first round
             settings = replace(plan.settings, alpha=lane.alpha)
@@ -154,17 +147,16 @@ class Participant:
     def _start(self, letter: Envelope) -> Envelope:
         sites = self._sites(letter)
         plan, run = sites.plan, sites.run
-        if self.site.drawn:
-            run.heard = {
-                name: from_npy(
-                    sites.open(name, letter, PUBLIC),
-                    f"the public rows of site {name!r}",
-                    (plan.public.get(name, 0), plan.ready.width),
-                    finite=plan.ready.encoded,  # else gaps and categories are shared as they are
-                )
-                for name in self.site.neighbours
-            }
-            self.folder.write(RUN, vars(run))
+        run.heard = {
+            name: from_npy(
+                sites.open(name, letter, PUBLIC),
+                f"the public rows of site {name!r}",
+                (plan.public.get(name, 0), plan.ready.width),
+                finite=plan.ready.encoded,  # else gaps and categories are shared as they are
+            )
+            for name in self.site.neighbours
+        }
+        self.folder.write(RUN, vars(run))
         if plan.rows:
             self.folder.save(0, {})
             return self._reply("started", letter, 0, {})
@@ -191,11 +183,6 @@ class Participant:
         shared, before, after, reports = dict[int, list[Message]](), {}, {}, []
         for number in [number for number in asked.lanes if number in states]:
             site, fitted = sites.of(number, states[number]), states[number].fitted
-            site.received = {
-                pair: values
-                for pair, values in site.received.items()
-                if pair[0] not in asked.silent
-            }
             site.receive(messages.get(number, ()))
             self._heed(site, number, asked)
             looks = extrapolator.losses(site, self.site.neighbours) if asked.look else None
@@ -299,17 +286,9 @@ class Participant:
             raise Refused("the hub names neighbours that this site's file does not allow")
         site.neighbours = {name: weights.get(name, 0.0) for name in self.site.neighbours}
 
-    def _read_run(self) -> Run | None:
-        """Return what is kept about the current run, or None."""
-        kept = self.folder.read(RUN)
-        try:
-            return None if kept is None else Run(**kept)
-        except TypeError as error:
-            raise Refused(f"{self.folder.where / RUN} is damaged; begin a new run") from error
-
     def _run_of(self, letter: Envelope) -> Run:
         """Return what is kept about the run that a letter belongs to."""
-        run, name = self._read_run(), letter.read(Asked).run
+        run, name = self.folder.run(), letter.read(Asked).run
         if run is None or run.run != name:
             raise Refused(f"the run {name!r} is not the one that this site takes part in")
         return run

@@ -42,8 +42,6 @@ class HubProtocol:
         self._absent: set[str] = set()
         self.boxes: dict[tuple[str, str], tuple[int, bytes]] = {}
         """(sender, receiver) -> the round of the box, and the box, which the hub cannot read."""
-        self._heard: dict[str, int] = {}
-        """By site, the last round for which it sent predictions."""
         self.settles = True
         """Whether the models of all sites reach the same fixed point from any start."""
         self.largest_box = 0
@@ -72,8 +70,8 @@ class HubProtocol:
         reports = self._relax(round, lanes, refit=refit, look=rewired)
         if not reports:
             raise FedRelaxError(
-                f"no site answered in round {round} within {hub.settings.wait:g} seconds; start the hub "
-                "again when they are back to resume the run"
+                f"no site answered in round {round} within {hub.settings.wait:g} seconds; start the run "
+                "again when they are back"
             )
         for name in self._hellos:
             if name in reports and name in self._absent:
@@ -133,9 +131,7 @@ class HubProtocol:
     ) -> Reports:
         """Carry the predictions of a round; return what the sites whose answers are sound report."""
         hub, sound, reports = self._hub, {}, {}
-        last = round - hub.settings.staleness
-        silent = [name for name, heard in self._heard.items() if heard < last]
-        more = {"refit": refit, "silent": silent, "look": look, "anew": anew}
+        more = {"refit": refit, "look": look, "anew": anew}
         boxes = again(round) if anew else round
         for name, letter in self._ask_lanes("relax", round, boxes, lanes, **more).items():
             try:
@@ -210,8 +206,6 @@ class HubProtocol:
                     self.boxes[name, other] = round, box
                     if round >= 0:
                         self.largest_box = max(self.largest_box, len(box))
-            if round >= 0:
-                self._heard[name] = round
 
     def _readmit(self, back: Mapping[str, SiteManifest]) -> None:
         """Readmit sites that came back at another address, if they know this run."""

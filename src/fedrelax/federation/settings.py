@@ -56,8 +56,7 @@ class SiteFile(Described):
     neighbours : the sites that it hears, each with a weight; both ends must give the same.
     keys : the public keys of these sites, pinned: nobody else can speak in their name.
     key : the file with the site's own private key, relative to the file.
-    public : how public rows are drawn from the site's own rows (see ``fedrelax.public``), or a file of
-        public rows that is the same at all sites.
+    public : how public rows are drawn from the site's own rows; see ``fedrelax.public``.
     public_rows : how many are drawn; as many as the run needs, unless given.
     test_share : the share of the rows that is held out for testing.
     folder : where the site keeps the state of a run and, in ``model``, its own model.
@@ -86,6 +85,8 @@ class SiteFile(Described):
             raise ValueError(f"site {self.name!r} is named as its own neighbour")
         for name, key in self.keys.items():
             key_bytes(key, f"of site {name!r}")
+        if self.public not in DRAWS:
+            raise ValueError(f"public = {self.public!r} should be one of {', '.join(DRAWS)}")
         return self
 
     def at(self, home: Path) -> Self:
@@ -106,11 +107,6 @@ class SiteFile(Described):
     def state(self) -> Path:
         """Where the state of a run is kept."""
         return self.path(self.folder)
-
-    @property
-    def drawn(self) -> bool:
-        """Whether public rows are drawn rather than read from a file."""
-        return self.public in DRAWS
 
 
 def read_site(path: str | Path) -> SiteFile:
@@ -141,14 +137,6 @@ def site_of(values: Mapping[str, Any], home: Path, source: str) -> SiteFile:
     return from_plain(SiteFile, values, source).at(home)
 
 
-def check_name(name: str, source: str) -> None:
-    """Refuse a name that cannot be part of messages and paths."""
-    try:
-        _name(name)
-    except ValueError as error:
-        raise FedRelaxError(f"{source}: there is a site called {name!r}, {error}") from None
-
-
 # The hub
 
 
@@ -163,7 +151,6 @@ class HubSettings:
     folds : how many folds sites split their rows into where alpha is chosen.
     wait : seconds to wait for the answers of a round; later ones are left out of it.
     join : seconds to wait for all sites to join.
-    staleness : rounds for which the others keep using the last predictions of a silent site.
     schema : what the columns mean; if None, made from what the sites say about theirs.
     out : where the result is written: numbers, history, edges and the report, but no model.
     live : whether the hub's machine serves a live page of the run.
@@ -177,7 +164,6 @@ class HubSettings:
     folds: Annotated[int, Field(ge=2)] = FOLDS
     wait: Seconds = 600.0
     join: Seconds = 600.0
-    staleness: Count = 3
     schema: InstanceOf[Schema] | None = None
     out: Path = Path("result")
     target: str = "the target"

@@ -60,14 +60,12 @@ class SiteRun:
 
     @cached_property
     def public(self) -> PublicRows:
-        """The public rows that are known so far: one common set, or the site's and its neighbours'.
+        """The public rows that are known so far: the site's and its neighbours'.
 
         Where all sites hear all others, those that learn their difference answer on everybody's rows: then
         all hear the same mean, and each can tell what it says on any row.
         """
         plan, run = self.plan, self.run
-        if not self.site.drawn:
-            return public_rows(plan.ready, common=run.public)
         sets = {self.site.name: run.public, **(run.heard or {})}
         if plan.settings.update == "difference" and len(sets) == plan.nodes > 1:
             return public_rows(

@@ -119,6 +119,11 @@ class Folder:
         except Refused as error:
             raise Refused(f"{path} {error}; delete it and begin a new run") from error
 
+    def run(self) -> Run | None:
+        """Return what is kept about the current run, or None."""
+        kept = self.read(RUN)
+        return None if kept is None else Run(**kept)
+
     def rounds(self) -> list[int]:
         """Return the rounds whose state is kept."""
         files = (self.where / "rounds").glob("[0-9]" * 5 + ".bin")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from importlib.util import find_spec
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +87,17 @@ def save_site(
         losses=(coupling.loss.name, coupling.discrepancy.name),
         engine="federation",
     )
-    drawn, rows = site.public if site.drawn else "given", len(sites.public.of(site.name))
+    rows = len(sites.public.of(site.name))
     save_result(
         site.state / "model",
         _estimator(
-            result, plan.ready, asked.alpha, None, coupling.update, public=drawn, public_rows=rows
+            result,
+            plan.ready,
+            asked.alpha,
+            None,
+            coupling.update,
+            public=site.public,
+            public_rows=rows,
         ),
         metrics={"task": plan.task.kind, "training_rows": len(sites.train)},
         config={"site": site.name, "model": site.model, "run": plan.run},
@@ -106,7 +111,7 @@ def save_site(
         for way, model in (("alone", alone), ("together", together)):
             predicted = model.predict(sites.X[test])
             errors[way] = float(np.sum(per_row(plan.task, sites.y[test], predicted)))
-    return {"test_rows": len(test), "errors": errors}
+    return {"test_rows": len(test), **errors}
 
 
 # The hub
@@ -195,8 +200,7 @@ def answered_rows(federated: Federated, method: FedRelax) -> int:
     """Return on how many public rows a site answers in a round; see ``SiteRun.public``."""
     hellos, counts = federated.agreement.hellos.values(), federated.public.values()
     complete = all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos)
-    drawn = all(hello.common is None for hello in hellos)
-    return sum(counts) if method.update == "difference" and complete and drawn else max(counts)
+    return sum(counts) if method.update == "difference" and complete else max(counts)
 
 
 def lines_of(federated: Federated) -> DataFrame:
@@ -213,7 +217,7 @@ def lines_of(federated: Federated) -> DataFrame:
             "rows": hello.rows,
             "test_rows": sum(report.test_rows for report in reports),
             **{way: _error(measure, reports, way) for way in ("alone", "together")},
-            "missed": spans(federated.missed.get(name, [])),
+            "missed": ", ".join(map(str, federated.missed.get(name, []))),
         }
         lines.append(line)
     frame = pd.DataFrame(lines)
@@ -223,19 +227,8 @@ def lines_of(federated: Federated) -> DataFrame:
 def _error(measure: Measure, reports: Collection[Finished], way: str) -> float:
     """Return the error over the test rows of some sites; NaN if they have none."""
     rows = sum(report.test_rows for report in reports)
-    total = sum(getattr(report.errors, way) or 0.0 for report in reports)
+    total = sum(getattr(report, way) or 0.0 for report in reports)
     return measure.of_rows(np.array([total / rows])) if rows else math.nan
-
-
-def spans(rounds: Sequence[int]) -> str:
-    """Return round numbers as readable ranges.
-
-    >>> spans([1, 2, 3, 7])
-    '1-3, 7'
-    """
-    groups = groupby(enumerate(rounds), key=lambda pair: pair[1] - pair[0])
-    runs = [[round for _, round in group] for _, group in groups]
-    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
