@@ -41,6 +41,7 @@ class Deployment:
         self.home, self.port = home.absolute(), free_port()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str]] = {}
+        self.run_id = ""
 
     def __enter__(self) -> Self:
         return self
@@ -103,22 +104,28 @@ class Deployment:
 
     def run(self) -> None:
         """Hand the app to the hub, and wait until the run has ended; restart sites that have ended."""
-        run, end = (
-            str(self.flwr("run", str(self.home / "app"), "hub")["run-id"]),
-            time.monotonic() + LIMIT,
-        )
+        end = time.monotonic() + LIMIT
+        self.run_id = str(self.flwr("run", str(self.home / "app"), "hub")["run-id"])
         while time.monotonic() < end:
             self.check_alive()
             for name, process in list(self.running.items()):
                 if process.poll() is not None:
                     self.kill(name)
                     self._start(name, self._commands[name])
-            state = str(self.flwr("list", "hub", "--run-id", run)["runs"][0]["status"])
+            state = str(self.flwr("list", "hub", "--run-id", self.run_id)["runs"][0]["status"])
             if state == "finished:completed":
                 return
             assert not state.startswith("finished"), f"{state}: {self.tail()}"
             time.sleep(3.0)
         raise AssertionError(f"the run did not end within {LIMIT:g} seconds: {self.tail()}")
+
+    def log(self) -> str:
+        """Return what the hub has said of the run so far, as Flower shows it."""
+        if not self.run_id:
+            return ""
+        command = [str(PROGRAMS / "flwr"), "log", self.run_id, "hub", "--show"]
+        environment = self._environment("client")
+        return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
     def kill(self, name: str) -> None:
         """End a process and its children at once, as a power cut would."""
@@ -197,12 +204,12 @@ def check_equal(federation: Federation, alpha: Any, solver: FedRelax = TWO) -> N
     same_models(federation, result)
 
 
-def reach(home: Path, round: int, machines: Deployment) -> None:
+def reach(round: int, machines: Deployment) -> None:
     """Wait until the hub has finished a round."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         machines.check_alive()
-        if f"round {round} of" in (home / "flower" / "hub" / "log.txt").read_text():
+        if f"round {round} of" in machines.log():
             return
-        time.sleep(0.2)
+        time.sleep(1.0)
     raise AssertionError(f"round {round} was not reached: {machines.tail()}")

@@ -125,9 +125,9 @@ def test_a_site_is_killed_and_comes_back(tmp_path: Path) -> None:
     settings(federation, alpha=0.5, rounds=5, tol=0.0, wait=60.0)
 
     def cut() -> None:
-        reach(home, 0, machines)
+        reach(0, machines)
         machines.kill("birch")
-        reach(home, 2, machines)
+        reach(2, machines)
         machines.start_site("birch")
 
     with Deployment(home) as machines, ThreadPoolExecutor(1) as beside:
