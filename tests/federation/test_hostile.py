@@ -148,7 +148,7 @@ def resealed(federation: Federation, content: Callable[[bytes], bytes]) -> Calla
     def change(answer: Envelope) -> Envelope:
         known = honest.folder.read(RUN)
         nonces = {**known["plan"]["nonces"], "ash": known["nonce"]}
-        seal = SealedChannel((site.home / "site.key").read_text(), site.keys, nonces)
+        seal = SealedChannel(site.path("site.key").read_text(), site.keys, nonces)
         parts = dict(answer.parts)
         for name in [name for name in parts if name.startswith("to ")]:
             other, round = name[3:], answer.head["round"] + 1

@@ -89,7 +89,6 @@ def read_predictions(
 
 def new_key() -> str:
     """Return a new private key as text."""
-    need("cryptography", "flower")
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return base64.b64encode(X25519PrivateKey.generate().private_bytes_raw()).decode()

@@ -229,16 +229,13 @@ class Participant:
         """Return the site before a round of partial pooling: from memory, if it is still there."""
         if self._pooled is not None and self._pooled[:2] == (sites.plan.run, round):
             return self._pooled[2]
-        return PooledSite(sites, self._pooled_state(round) if round else {})
-
-    def _pooled_state(self, round: int) -> dict[str, Any]:
-        """Return what a site keeps of the rounds before this one."""
-        if round not in self.folder.rounds():
+        state = self.folder.read(of_round(round)) if round else {}
+        if state is None:
             raise FedRelaxError(
                 "it missed a round, and what the others have learned since is not known to it; it keeps "
                 "the model that it had"
             )
-        return dict(self.folder.read(of_round(round)))
+        return PooledSite(sites, state)
 
     def _settle(self, letter: Envelope) -> Envelope:
         asked = letter.read(Round)

@@ -94,13 +94,8 @@ class SiteFile(Described):
         self._home = home
         return self
 
-    @property
-    def home(self) -> Path:
-        """The directory of the file, to which paths are relative."""
-        return self._home
-
     def path(self, name: str) -> Path:
-        """Return the full path of something that the file names."""
+        """Return the full path of something that the file names, relative to its directory."""
         return self._home / name
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -24,7 +25,7 @@ from fedrelax.federation.boxes import (
 )
 from fedrelax.federation.letters import Envelope, Plan
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.state import ALONE, LaneState, Run
+from fedrelax.federation.state import ALONE, OF_SITE, LaneState, Run
 from fedrelax.federation.table import SiteTable, model_of, own_folds, parts_of
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
@@ -115,8 +116,8 @@ class SiteRun:
             seed=plan.seed,
             nodes=plan.nodes,
         )
-        if state is not None:
-            state.restore(site)
+        for name in OF_SITE if state is not None else ():
+            setattr(site, name, copy(getattr(state, name)))
         return site
 
     def network(self) -> Network:

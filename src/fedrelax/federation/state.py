@@ -62,11 +62,6 @@ class LaneState:
         """Return what is to be kept of a site."""
         return cls(**{name: copy(getattr(site, name)) for name in OF_SITE}, fitted=fitted)
 
-    def restore(self, site: Site) -> None:
-        """Put a site back into this state; its model is not fitted."""
-        for name in OF_SITE:
-            setattr(site, name, copy(getattr(self, name)))
-
 
 OF_SITE = tuple(f.name for f in fields(LaneState))[:-1]
 

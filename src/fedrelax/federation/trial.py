@@ -90,8 +90,6 @@ def parted(path: Path, node: str | None, sites: int, seed: int = 0) -> dict[str,
         if not name or name in found:
             raise FedRelaxError(f"{path}: node {label!r} cannot be the name of a site; rename it")
         found[name] = frame[frame[column] == label].drop(columns=column)
-    if len(found) < 2:
-        raise FedRelaxError(f"{path}: column {node!r} names fewer than two nodes")
     return found
 
 
