@@ -36,9 +36,18 @@ from fedrelax.federation.boxes import (
     new_key,
     public_of,
 )
-from fedrelax.federation.files import flower_config, make_certificates
-from fedrelax.federation.trial import ENVIRONMENT, HOST, free_port
+from fedrelax.federation.files import make_certificates
 
+HOST = "127.0.0.1"
+ENVIRONMENT = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+ENVIRONMENT |= {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05", "OMP_NUM_THREADS": "1"}
+CONFIG = """\
+[superlink]
+default = "hub"
+[superlink.hub]
+address = "{address}"
+root-certificates = "{ca}"
+"""
 NEIGHBOURS, ROWS, ROUND, ASKS = 10, 200, 60.0, 20
 """The federation to compute for: a round per minute, in which a SuperNode polls 20 times."""
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -158,12 +167,16 @@ def _environment(folder: Path) -> dict[str, str]:
 @contextmanager
 def superlink(home: Path, in_memory: bool) -> Iterator[tuple[int, int]]:
     """Start a SuperLink with TLS; yield its process id and port, and stop it at the end."""
-    port, certificates = free_port(), home / "certificates"
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = int(probe.getsockname()[1])
+    certificates = home / "certificates"
     make_certificates(certificates, [HOST])
     client = home / "client"
     client.mkdir()
     (home / "hub").mkdir()
-    (client / "config.toml").write_text(flower_config(f"{HOST}:{port}", certificates / "ca.crt"))
+    config = CONFIG.format(address=f"{HOST}:{port}", ca=certificates / "ca.crt")
+    (client / "config.toml").write_text(config)
     program = Path(sys.executable).parent / "flower-superlink"
     words = ["--host", HOST, "--port", port, "--disable-runtime-dependency-installation"]
     words += ["--ssl-ca-certfile", certificates / "ca.crt"]

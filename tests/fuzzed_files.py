@@ -18,7 +18,7 @@ from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.federation.agreement import SiteManifest
-from fedrelax.federation.boxes import Address, OpenChannel, read_predictions, write_predictions
+from fedrelax.federation.boxes import read_predictions, write_predictions
 from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.federation.state import Folder, LaneState
@@ -109,17 +109,16 @@ model = "ridge"
 features = ["wind", "sun"]
 public_rows = 50
 test_share = 0.25
-open = true
 [neighbours]
 Hamar = 1.0
+[keys]
+Hamar = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 """
 HUB = b"""sites = ["Oslo", "Hamar"]
 alpha = [0.1, 1.0]
 rounds = 5
 tol = 0.0
-open = true
 wait = 60.0
-staleness = 3
 damping = 0.5
 objective = "paper"
 combine = "median"
@@ -164,7 +163,6 @@ HELLO = SiteManifest(
     classes=("high", "low"),
     rows=8,
     neighbours={"Hamar": 1.0},
-    open=True,
     nonce="bm9uY2U=",
     model="ridge",
     form="encoded",
@@ -173,18 +171,16 @@ HELLO = SiteManifest(
         ColumnSummary("type", "category", known=8, categories=("a", "b"), counts=(4, 3), others=1),
     ),
     named=False,
-    public="given",
+    public="blend",
     public_rows=3,
-    common="abc",
 )
-ADDRESS = Address("run", "Oslo", "Hamar", 1)
 
 
 @cache
 def letters() -> tuple[bytes, ...]:
-    """Return a greeting, and predictions of two lanes in an open box."""
+    """Return a greeting, and predictions of two lanes, as they are once the seal is open."""
     array = np.arange(6.0).reshape(3, 2)
-    box = OpenChannel().close(write_predictions({0: [array, array], 2: [array, array]}), ADDRESS)
+    box = write_predictions({0: [array, array], 2: [array, array]})
     return pack(HELLO.letter()), pack(Envelope("answers", {"round": 1}, {"Hamar": box}))
 
 
@@ -194,8 +190,7 @@ def parse_letter(content: bytes) -> None:
     if letter.kind == "hello":
         SiteManifest.of(letter)
     for box in letter.parts.values():
-        inside = OpenChannel().open(box, ADDRESS)
-        read_predictions(inside, [3, 3], 2, {0, 2})
+        read_predictions(box, [3, 3], 2, {0, 2})
 
 
 def parse_array(content: bytes) -> None:
@@ -218,7 +213,7 @@ def state_file() -> bytes:
             neighbours={"b": 1.0},
             consensus=array,
             steps=[(array, array)],
-            terms=[],
+            fitted=0,
         )
         kept.save(1, {0: lane})
         [path] = Path(folder).rglob("*.bin")

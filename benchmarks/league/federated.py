@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +19,12 @@ import pandas as pd
 from benchmarks.league.tables import TABLES, Data
 from fedrelax import FedRelaxRegressor
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
 from fedrelax.federation.settings import read_hub, read_site
 from fedrelax.federation.table import parts_of, read_site_table
-from fedrelax.federation.trial import prepare
+from fedrelax.federation.trial import WithinProcess, prepare
 
 SITES, ROWS, TEST = 10, 30, 0.4
-
-
-class WithinProcess:
-    """Carries letters, as bytes, to sites of this process."""
-
-    def __init__(self, sites: dict[str, Participant]) -> None:
-        self.sites, self.bytes = sites, 0
-
-    def addresses(self) -> list[Hashable]:
-        """Return the names of the sites."""
-        return list(self.sites)
-
-    def send(
-        self, letters: Mapping[Hashable, Envelope], wait: float, late: Any = ()
-    ) -> dict[Hashable, Envelope]:
-        """Let every site answer in turn."""
-        answers: dict[Hashable, Envelope] = {}
-        for name, letter in letters.items():
-            there = pack(letter)
-            back = pack(self.sites[str(name)].answer(unpack(there)))
-            self.bytes += len(there) + len(back)
-            answers[name] = unpack(back)
-        return answers
 
 
 def tables_of(data: Data) -> dict[str, Any]:
@@ -78,7 +53,7 @@ def compare(data: Data, home: Path) -> tuple[dict[str, float], str]:
     reports = run.reports.values()
     count = sum(report.test_rows for report in reports)
     errors = {
-        way: float(np.sqrt(sum(getattr(report.errors, way) for report in reports) / count))
+        way: float(np.sqrt(sum(getattr(report, way) for report in reports) / count))
         for way in ("alone", "together")
     }
     train, test = list[Any](), list[Any]()

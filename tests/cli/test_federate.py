@@ -1,4 +1,4 @@
-"""``fedrelax federate``: files, keys and status; ``try`` is tested with the processes of Flower."""
+"""``fedrelax federate``: files, keys, and a federation in one process."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedrelax.federation.hub import Hub
-from fedrelax.federation.participant import Participant
-from fedrelax.federation.settings import read_hub, read_site
-from fedrelax.federation.trial import made_up, parted, prepare
-from fedrelax.federation.writing import write_federated
+from fedrelax.federation.settings import read_site
+from fedrelax.federation.trial import made_up, parted, prepare, run_here
 from fedrelax.storage import load_result, read_result
-from tests.federation.sites import WithinProcess
 
 pytest.importorskip("cryptography", reason="keys need pip install 'fedrelax[flower]'")
 
@@ -58,13 +54,12 @@ def test_a_site_makes_its_own_keys_and_keeps_them(run, table):
         (("init", "home", "--sites", "a", "--target", "y"), "name at least two sites"),
         (
             ("init", "home", "--sites", "a,../b", "--target", "y"),
-            "a site called '../b', which should be",
+            "has '../b' under 'name', which should be up to 100 letters",
         ),
         (("try", "--target", "load"), "name columns of a table, but no table is given"),
         (("try", "--node", "site"), "name columns of a table, but no table is given"),
         (("try", "towns.csv"), "--target is missing"),
         (("keys", "nowhere"), "holds no sites"),
-        (("status", "nowhere"), "cannot be read"),
     ],
 )
 def test_what_is_refused(run, table, words, text):
@@ -76,12 +71,7 @@ def test_a_run_can_be_looked_at_and_each_site_predicts_by_itself(run, table):
     home = Path("home")
     hub = {"alpha": 0.5, "rounds": 2}
     prepare(home, made_up(3), "y", models=["ridge", "tree"], hub=hub)
-    assert run("federate", "status", "home") and run.code == 2
-    file = read_hub(home / "hub" / "hub.toml")
-    sites = {n: Participant(read_site(home / f"sites/{n}/site.toml")) for n in file.sites}
-    write_federated(Hub(file, WithinProcess(sites), file.folder).run(), file)
-    text = run("federate", "status", "home")
-    assert run.code == 0 and "finished" in text and "site-2: predictions of round 2" in text
+    run_here(home)
     rows = home / "sites" / "site-2" / "rows.csv"
     run("predict", "home/sites/site-2/state/model", str(rows), "--out", "answers.csv")
     assert run.code == 0, run.output
@@ -108,13 +98,6 @@ def test_a_table_is_parted_by_its_nodes_or_dealt(tmp_path):
     assert sorted(len(rows) for rows in parted(path, None, 4).values()) == [2, 2, 3, 3]
 
 
-def within_process(home: Path, names: object, tell: object, look: object = None) -> Path:
-    """Run a federation's files without its processes; the rounds are the real ones."""
-    file = read_hub(home / "hub" / "hub.toml")
-    sites = {n: Participant(read_site(home / f"sites/{n}/site.toml")) for n in file.sites}
-    return write_federated(Hub(file, WithinProcess(sites), file.folder).run(), file)
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -125,9 +108,7 @@ def within_process(home: Path, names: object, tell: object, look: object = None)
         ),
     ],
 )
-def test_try_says_what_took_place(run, table, monkeypatch, words, text):
-    pytest.importorskip("flwr", reason="the command needs pip install 'fedrelax[flower]'")
-    monkeypatch.setattr("fedrelax.federation.trial.run_deployed", within_process)
+def test_try_says_what_took_place(run, table, words, text):
     command = ("federate", "try", "towns.csv", "--node", "town", "--target", "power", *words)
     printed = " ".join(run(*command, "--out", "home").split())
     assert run.code == 0 and text in printed, printed

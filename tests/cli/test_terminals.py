@@ -86,7 +86,7 @@ def test_paths_that_are_too_long_are_one_sentence(run, long):
         ["join", long, "towns.csv", "--out", "out"],
         ["resume", long],
         ["example", f"{long}.csv"],
-        ["federate", "status", long],
+        ["federate", "keys", long],
     ):
         text = run.refused(*words)
         assert len(text) < 400 and "unexpected" not in text, words

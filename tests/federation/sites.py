@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ import pandas as pd
 
 from fedrelax import Graph, Network
 from fedrelax.federation.boxes import new_key, public_of
-from fedrelax.federation.hub import Address
-from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
 from fedrelax.federation.settings import HubSettings, SiteFile, read_site
 from fedrelax.federation.table import (
@@ -22,6 +19,7 @@ from fedrelax.federation.table import (
     parts_of,
     read_site_table,
 )
+from fedrelax.federation.trial import WithinProcess
 from fedrelax.files import dump_toml
 from fedrelax.public import draw_own
 from fedrelax.runtime.site import seeds_of
@@ -34,33 +32,6 @@ NAMES = ("ash", "birch", "cedar", "elm", "fir", "oak")
 MODELS = ("ridge", "forest", "tree", "knn", "sklearn.linear_model:Ridge", "boosting")
 CLASSIFIERS = ("logistic", "forest", "tree", "knn", "logistic", "boosting")
 SIX = FedRelax(rounds=3, tol=0.0)
-
-
-class WithinProcess:
-    """Carries letters to sites of this process, as bytes."""
-
-    def __init__(self, sites: Mapping[str, Participant]) -> None:
-        self.sites = dict(sites)
-        self.letters = self.bytes = 0
-        """Letters and bytes carried, there and back."""
-
-    def addresses(self) -> Collection[Address]:
-        return list(self.sites)
-
-    def send(
-        self, letters: Mapping[Address, Envelope], wait: float, late: Collection[Address] = ()
-    ) -> dict[Address, Envelope]:
-        """Let every site answer in turn."""
-        answers: dict[Address, Envelope] = {}
-        for name, letter in letters.items():
-            if name not in self.sites:
-                continue
-            there = pack(letter)
-            back = pack(self.sites[str(name)].answer(unpack(there)))
-            self.letters += 2
-            self.bytes += len(there) + len(back)
-            answers[name] = unpack(back)
-        return answers
 
 
 @dataclass
@@ -95,7 +66,6 @@ def make(
     models: tuple[str, ...] = MODELS,
     *,
     task: str = "regression",
-    open_: bool = False,
     rows: int = 40,
     complete: bool = False,
     **more: Any,
@@ -128,7 +98,6 @@ def make(
             "target": "y",
             "task": task,
             "model": models[place % len(models)],
-            "open": open_,
             "public": "gaussian",
             "public_rows": 20,
             "key": "site.key",

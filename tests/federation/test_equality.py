@@ -27,12 +27,11 @@ from tests.federation.sites import (
 pytest.importorskip("cryptography", reason="sealing needs pip install 'fedrelax[flower]'")
 
 
-@pytest.mark.parametrize("open_", [False, True])
 @pytest.mark.parametrize("task", ["regression", "classification"])
-def test_a_fixed_alpha(tmp_path: Path, task: str, open_: bool) -> None:
+def test_a_fixed_alpha(tmp_path: Path, task: str) -> None:
     models = MODELS if task == "regression" else CLASSIFIERS
-    federation = make(tmp_path, models=models, task=task, open_=open_)
-    found = Hub(hub_settings(federation, open=open_), federation.transport()).run()
+    federation = make(tmp_path, models=models, task=task)
+    found = Hub(hub_settings(federation), federation.transport()).run()
     network, _ = networks(federation, SIX)
     result = replace(SIX, alpha=0.5).solve(network)
     same_history(found.outcome.history, result.history)
@@ -43,18 +42,18 @@ def test_a_fixed_alpha(tmp_path: Path, task: str, open_: bool) -> None:
 
 
 CHOSEN = [
-    ((0.0, 0.3, 3.0), False),
-    ((0.0, 0.3), True),
-    ((30.0, 100.0), False),  # so strong that sites stay alone
+    (0.0, 0.3, 3.0),
+    (0.0, 0.3),
+    (30.0, 100.0),  # so strong that sites stay alone
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alpha", "open_"), CHOSEN)
-def test_alpha_that_is_chosen(tmp_path: Path, alpha: Any, open_: bool) -> None:
-    federation = make(tmp_path, open_=open_)
+@pytest.mark.parametrize("alpha", CHOSEN)
+def test_alpha_that_is_chosen(tmp_path: Path, alpha: Any) -> None:
+    federation = make(tmp_path)
     transport = federation.transport()
-    found = Hub(hub_settings(federation, alpha=alpha, open=open_), transport).run()
+    found = Hub(hub_settings(federation, alpha=alpha), transport).run()
     network, folds = networks(federation, SIX)
     candidates = [Candidate(alpha) for alpha in alphas_for(network.graph, alpha)]
     choice = choose(folds, SIX, candidates, halving=False)
@@ -71,7 +70,7 @@ def test_alpha_that_is_chosen(tmp_path: Path, alpha: Any, open_: bool) -> None:
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
     one = federation.transport()
-    Hub(hub_settings(federation, open=open_), one).run()
+    Hub(hub_settings(federation), one).run()
     assert transport.letters <= 1.2 * one.letters
 
 
@@ -110,36 +109,3 @@ def test_other_settings(tmp_path: Path, given: dict[str, Any]) -> None:
     result = replace(settings, alpha=0.5).solve(networks(federation, settings)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
-
-
-def test_one_file_of_public_rows(tmp_path: Path) -> None:
-    import pandas as pd
-
-    from fedrelax import Network
-
-    federation = make(tmp_path, names=("ash", "birch", "cedar"), public="../public.csv")
-    pd.read_csv(tmp_path / "ash" / "rows.csv").drop(columns="y")[:15].to_csv(
-        tmp_path / "public.csv", index=False
-    )
-    found = Hub(hub_settings(federation), federation.transport()).run()
-    federation.change("ash", public="gaussian")
-    federation.change("birch", public="gaussian")
-    federation.change("cedar", public="gaussian")
-    drawn, _ = networks(federation, SIX)
-    common = pd.read_csv(tmp_path / "public.csv").to_numpy()
-    network = Network(drawn.graph, "regression", common)
-    for node in drawn:
-        network.add(node.label, node.X, node.y, node.model)
-    result = replace(SIX, alpha=0.5).solve(network)
-    same_history(found.outcome.history, result.history)
-    same_models(federation, result)
-
-
-def test_the_best_round_is_kept_with_patience(tmp_path: Path) -> None:
-    federation = make(tmp_path, names=("ash", "birch", "cedar"), models=("tree",))
-    settings = FedRelax(rounds=8, tol=0.0, patience=2)
-    given = hub_settings(federation, method=settings, alpha=2.0, validation_share=0.3)
-    found = Hub(given, federation.transport()).run()
-    losses = found.outcome.history["validation_loss"]
-    assert found.outcome.n_rounds == losses.argmin()
-    assert len(losses) - 1 <= found.outcome.n_rounds + 2

@@ -72,17 +72,6 @@ def test_an_edge_that_one_end_does_not_know(federation: Federation) -> None:
     refused(federation, "'ash' hears 'birch' with weight 1, but 'birch' does not name it")
 
 
-def test_the_hub_cannot_make_a_sealed_site_open(federation: Federation) -> None:
-    refused(federation, "site 'ash' is set to sealed and the hub to open", open=True)
-
-
-def test_other_public_rows(federation: Federation) -> None:
-    frame = pd.read_csv(federation.home / "ash" / "rows.csv")
-    frame[:5].to_csv(federation.home / "ash" / "public.csv", index=False)
-    federation.change("ash", public="public.csv")
-    refused(federation, "site 'birch' has other public rows than site 'ash'")
-
-
 def test_a_name_that_is_not_known_and_a_second_claim_are_refused(federation: Federation) -> None:
     stranger = make(federation.home / "more", names=("elm", "fir", "oak"), models=("ridge",))
     twin = make(federation.home / "twin", names=THREE, models=("ridge",))
@@ -107,6 +96,7 @@ def test_a_model_that_cannot_do_what_is_asked(federation: Federation) -> None:
     [
         ({"continued": True}, "continued=True is not supported"),
         ({"order": "sequential"}, "order='sequential' is not supported"),
+        ({"patience": 2}, "patience=2 is not supported"),
     ],
 )
 def test_settings_that_a_federation_does_not_serve(
@@ -120,6 +110,7 @@ def test_settings_that_a_federation_does_not_serve(
     [
         ({"naem": "x"}, "has 'naem', which is not known; did you mean 'name'"),
         ({"name": "a/b"}, "has 'a/b' under 'name', which should be up to 100 letters"),
+        ({"public": "rows.csv"}, "public = 'rows.csv' should be one of gaussian"),
         ({"task": "ranking"}, "has 'ranking' under 'task', which should be"),
         ({"keys": {"birch": "abc"}}, "the key of site 'birch'"),
         ({"keys": {}}, "no key of neighbour 'birch' is pinned"),

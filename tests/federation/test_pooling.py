@@ -12,11 +12,11 @@ import pytest
 
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor, Graph
 from fedrelax.federation.boosted import BOOSTING_ROUNDS
-from fedrelax.federation.boxes import Address
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import hub_of
+from fedrelax.federation.site_run import SiteRun
 from fedrelax.federation.table import parts_of, read_site_table
 from fedrelax.files import from_npy
 from fedrelax.pooling.exchange import RESTING
@@ -31,12 +31,12 @@ TEST_ROWS = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 3)), columns=
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Federation:
-    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
+    more = {"public": "blend", "public_rows": None, "complete": True}
     return make(tmp_path / "sites", names=FOUR, models=("ridge",), rows=30, **more)
 
 
 def run(federation: Federation, transport: Any = None, **more: Any) -> Federated:
-    values = {"sites": list(federation.names), "open": True, "wait": 30.0, "join": 30.0, **more}
+    values = {"sites": list(federation.names), "wait": 30.0, "join": 30.0, **more}
     settings = hub_of(values, federation.home, "hub.toml")
     return Hub(settings, transport or federation.transport()).run()
 
@@ -62,18 +62,14 @@ def fitted(federation: Federation, Estimator: Any = FedRelaxRegressor, **more: A
 def test_the_sites_get_what_fit_gives_on_the_same_rows(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers, boxes = list[int](), PooledSite.boxes
+    numbers, close = list[int](), SiteRun.close
 
-    def counted(site: PooledSite, round: int) -> dict[str, bytes]:
-        made = boxes(site, round)
-        if site.sites.site.name == "ash":
-            box = site.sites._channel.open(
-                made["to elm"], Address(site.sites.plan.run, "ash", "elm", round)
-            )
-            numbers.append(from_npy(box, "a box")[:, 1:].size)
-        return made
+    def counted(sites: SiteRun, contents: Any, round: int) -> dict[str, bytes]:
+        if sites.site.name == "ash" and round > 0:
+            numbers.append(from_npy(contents["elm"], "a box")[:, 1:].size)
+        return close(sites, contents, round)
 
-    monkeypatch.setattr(PooledSite, "boxes", counted)
+    monkeypatch.setattr(SiteRun, "close", counted)
     found = run(federation)
     model = fitted(federation)
     expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
@@ -85,7 +81,7 @@ def test_the_sites_get_what_fit_gives_on_the_same_rows(
 
 
 def test_so_do_sites_with_classes(tmp_path: Path) -> None:
-    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
+    more = {"public": "blend", "public_rows": None, "complete": True}
     federation = make(
         tmp_path, names=FOUR, models=("logistic",), rows=30, task="classification", **more
     )
@@ -97,7 +93,7 @@ def test_so_do_sites_with_classes(tmp_path: Path) -> None:
 
 def test_so_do_sites_on_a_graph_whose_edges_weigh_differently(tmp_path: Path) -> None:
     names = tuple("abcdef")
-    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
+    more = {"public": "blend", "public_rows": None, "complete": True}
     federation = make(tmp_path, names=names, models=("ridge",), rows=12, **more)
     weights = {
         frozenset((a, b)): 1.0 / (1 + abs(i - j)) ** 3
@@ -117,7 +113,7 @@ def test_so_do_sites_on_a_graph_whose_edges_weigh_differently(tmp_path: Path) ->
 
 def bent(home: Path) -> Federation:
     """Sites with rows enough to boost differences, and a step in common that no line can follow."""
-    more = {"public": "blend", "public_rows": None, "open_": True, "complete": True}
+    more = {"public": "blend", "public_rows": None, "complete": True}
     federation = make(home, names=FOUR, models=("ridge",), rows=60, **more)
     for name in FOUR:
         path = federation.home / name / "rows.csv"
@@ -254,6 +250,6 @@ def test_another_model_at_one_site_means_the_usual_rounds(federation: Federation
 
 
 def test_fewer_public_rows_than_columns_mean_the_usual_rounds(tmp_path: Path) -> None:
-    more = {"public": "blend", "public_rows": 1, "open_": True, "complete": True}
+    more = {"public": "blend", "public_rows": 1, "complete": True}
     federation = make(tmp_path, names=FOUR[:3], models=("ridge",), **more)
     assert run(federation, rounds=8, folds=2).choice is not None

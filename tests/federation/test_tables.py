@@ -11,7 +11,7 @@ import pytest
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.hub import Hub
-from fedrelax.federation.settings import hub_of, site_of
+from fedrelax.federation.settings import hub_of
 from fedrelax.federation.table import read_site_table
 from fedrelax.schema import Schema, schema_of
 from fedrelax.storage import load_result
@@ -112,13 +112,7 @@ def test_a_schema_that_the_hub_gives_spares_sites_from_telling(tmp_path: Path) -
     hub = Hub(hub_settings(federation, schema=schema, join=0.1), federation.transport())
     with pytest.raises(FedRelaxError, match="missing after .* seconds: 'birch'; start"):
         hub.run()
-    assert any("site 'birch': rows.csv has no column 'type'" in note for note in hub.memory.notes)
-
-
-def test_the_state_of_hub_and_sites_is_in_folders_of_one_name(tmp_path: Path) -> None:
-    """Not in one called like the hub's own, which ``status`` looks for."""
-    site = site_of({"name": "a", "data": "rows.csv", "target": "y", "open": True}, tmp_path, "site")
-    assert hub_of({"sites": ["a", "b"]}, tmp_path, "hub.toml").folder == site.path(site.folder)
+    assert any("site 'birch': rows.csv has no column 'type'" in note for note in hub.notes)
 
 
 def test_a_schema_is_named_in_the_hubs_file(tmp_path: Path) -> None:
@@ -130,33 +124,3 @@ def test_a_schema_is_named_in_the_hubs_file(tmp_path: Path) -> None:
     assert hub_of(said, tmp_path, "hub.toml").schema == schema
     with pytest.raises(FedRelaxError, match=r"hub.toml: .*missing.json cannot be read"):
         hub_of({**said, "schema": "missing.json"}, tmp_path, "hub.toml")
-
-
-def test_a_restarted_hub_keeps_the_columns_that_were_agreed_on(tmp_path: Path) -> None:
-    federation = make(tmp_path / "sites", names=NAMES, models=("ridge",), public="blend")
-    dressed(federation)
-    where = tmp_path / "hub"
-
-    class PowerCutError(Exception):
-        pass
-
-    class Cut(type(federation.transport())):  # type: ignore[misc]
-        def send(self, letters, wait, late=()):  # type: ignore[no-untyped-def]
-            if any(letter.head.get("round") == 2 for letter in letters.values()):
-                raise PowerCutError
-            return super().send(letters, wait, late)
-
-    with pytest.raises(PowerCutError):
-        Hub(hub_settings(federation), Cut(federation.participants()), where).run()
-    path = tmp_path / "sites" / "ash" / "rows.csv"
-    whole = path.read_text()
-    path.write_text(whole.replace("kiosk", "stand"))  # would be another category now
-    again = Hub(hub_settings(federation), federation.transport(), where)
-    assert again._agree(again._meet()).ready.schema.columns[3].categories == (
-        "kiosk",
-        "mall",
-        "market",
-    )
-    path.write_text(whole)
-    found = Hub(hub_settings(federation), federation.transport(), where).run()
-    assert found.outcome.n_rounds == 3

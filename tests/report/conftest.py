@@ -64,7 +64,7 @@ def federated(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     fitted, saved = load_result(small), read_result(small)
     lines = saved.nodes[["node", "model", "rows", "test_rows", "alone", "together", "gain"]]
     errors = {way: float(lines[way].mean()) for way in ("alone", "together")}
-    told = {"measure": "RMSE", **errors, "sealed": True, "missed": {}, "notes": [],
+    told = {"measure": "RMSE", **errors, "missed": {}, "notes": [],
             "most_bytes_per_edge_and_round": 1000}  # fmt: skip
     directory = tmp_path_factory.mktemp("federated") / "out"
     missed = ["1-3, 7", *[""] * (len(lines) - 1)]

@@ -16,16 +16,13 @@ from fedrelax.cli.progress import Activity
 from fedrelax.cli.settings import parts_of
 
 if TYPE_CHECKING:
-    from fedrelax.federation.state import Status
+    from fedrelax.federation.letters import Envelope
 
 federate = typer.Typer(
     no_args_is_help=True,
-    help="Run every site on its own machine: make the files, try it here, follow a run.",
+    help="Run every site on its own machine: make the files, try it here.",
 )
 
-Open = Annotated[
-    bool, typer.Option("--open", help="Let the hub read predictions; by default they are sealed.")
-]
 Models = Annotated[
     str, typer.Option(help="Models, separated by commas, given to the sites in turn.")
 ]
@@ -38,7 +35,6 @@ def init(
     target: Annotated[str, typer.Option(help="The column to predict.")],
     task: Annotated[str, typer.Option(help="regression or classification.")] = "regression",
     model: Models = "ridge",
-    open_: Open = False,
     debug: Debug = False,
 ) -> None:
     """Write a ready-made Flower app, the hub's settings, and a folder for every site.
@@ -55,7 +51,6 @@ def init(
             site={"target": target, "task": task},
             models={name: models[k % len(models)] for k, name in enumerate(names)},
             hub={"alpha": "auto", "target": target},
-            open_=open_,
         )
         place = shlex.quote(str(directory))
         talk.plain(
@@ -131,25 +126,23 @@ def try_(
     out: Annotated[
         Path | None, typer.Option(help="Directory for all files. Default: a temporary one.")
     ] = None,
-    open_: Open = False,
     debug: Debug = False,
 ) -> None:
-    """Run a whole federation on this machine, with throw-away keys, over TLS.
+    """Run a whole federation in one process, with throw-away keys.
 
-    The hub and the sites are started as separate processes, as on real machines, and stopped at the end.
-    A round takes about ten seconds, most of them spent starting Python and waiting for the next poll.
+    The hub and the sites have their own files and exchange the same sealed letters as on real machines,
+    but without a network between them.
 
     [bold]Example:[/bold] fedrelax federate try visits.csv --node clinic --target days --sites 4
     """
-    by_default = rounds is None and alpha == "auto" and set(parts_of(model)) == {"ridge"}
-    if rounds is None and not by_default:
+    if rounds is None and (alpha != "auto" or set(parts_of(model)) != {"ridge"}):
         rounds = 3
     with speaking(debug) as talk:
         from fedrelax.errors import FedRelaxError
         from fedrelax.extras import need
 
-        need("flwr", "flower")
-        from fedrelax.federation.trial import made_up, parted, prepare, run_deployed
+        need("cryptography", "flower")
+        from fedrelax.federation.trial import made_up, parted, prepare, run_here
 
         if table is None and (target or node):
             raise FedRelaxError(
@@ -161,27 +154,19 @@ def try_(
         tables = made_up(sites) if table is None else parted(table, node, sites)
         home = out or Path(tempfile.mkdtemp(prefix="fedrelax-federation-")) / "federation"
         try:
-            strength = alpha if alpha == "auto" else float(alpha)
+            hub = {"alpha": alpha if alpha == "auto" else float(alpha)}
         except ValueError:
             raise FedRelaxError(f"alpha={alpha!r} must be a number or 'auto'") from None
-        hub = {"alpha": strength, "wait": 120.0, "join": 180.0}
         if rounds is not None:
             hub["rounds"] = rounds
-        models = list(parts_of(model))
-        prepare(home, tables, target or "y", models=models, hub=hub, open_=open_)
-        talk.activity.doing("Starting the hub and the sites")
-        where = run_deployed(home, list(tables), talk.note, look=partial(_show, talk.activity))
+        prepare(home, tables, target or "y", models=parts_of(model), hub=hub)
+        where = run_here(home, partial(_show, talk.activity))
         _tell(where, home, alpha, talk)
 
 
-def _show(activity: Activity, status: Status) -> None:
-    if status.state == "running":
-        done, total = status.round, status.rounds
-        activity.doing(f"Round {done} of {total}", done=done, total=total)
-    elif status.state == "finished":
-        activity.doing("Stopping the hub and the sites", done=1, total=1)
-    else:
-        activity.doing(status.state.capitalize())
+def _show(activity: Activity, letter: Envelope) -> None:
+    round = letter.head.get("round")
+    activity.doing("Greeting the sites" if round is None else f"Round {round}")
 
 
 def _tell(where: Path, home: Path, asked: str, talk: Talk) -> None:
@@ -192,21 +177,19 @@ def _tell(where: Path, home: Path, asked: str, talk: Talk) -> None:
 
     saved = read_result(where)
     about = saved.about
-    pooled = saved.choice is None and asked == "auto"
     federation = saved.metrics["federation"]
     measure = measure_named(federation["measure"])
     talk.plain("")
     for line in saved.nodes.to_dict("records"):
-        missed = f", missed rounds {line['missed']}" if line["missed"] else ""
         talk.plain(
             f"  {line['node']} ({line['model']}, {counted(line['rows'], 'row')}): {measure.name} "
-            f"{measure.show(line['alone'])} alone, {measure.show(line['together'])} together{missed}"
+            f"{measure.show(line['alone'])} alone, {measure.show(line['together'])} together"
         )
+    pooled = saved.choice is None and asked == "auto"
     alpha = "" if pooled else f", with alpha {about['alpha']:.3g}"
     talk.plain(f"Learned in {counted(about['rounds'], 'round')}{alpha}: {about['reason']}.")
     size = federation["most_bytes_per_edge_and_round"]
-    kind = "sealed" if federation["sealed"] else "open"
-    talk.plain(f"Each edge carried at most {size:,} bytes per round each way, {kind}.")
+    talk.plain(f"Each edge carried at most {size:,} bytes per round each way, sealed.")
     for note in federation["notes"]:
         talk.plain(f"  {note}")
     if (where / "report.html").exists():
@@ -215,35 +198,3 @@ def _tell(where: Path, home: Path, asked: str, talk: Talk) -> None:
     model = shlex.quote(str(home / "sites" / str(first) / "state" / "model"))
     talk.plain("Each site keeps its own model. To use it, on that machine:")
     talk.command(f"fedrelax predict {model} NEW_ROWS.csv --out predictions.csv")
-
-
-@federate.command("status", no_args_is_help=True)
-def status(
-    directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Directory that init wrote, or the hub's folder in it."),
-    ],
-    debug: Debug = False,
-) -> None:
-    """Show how far a run has got: which round, and which sites are missing.
-
-    [bold]Example:[/bold] fedrelax federate status clinics
-    """
-    with speaking(debug) as talk:
-        import time
-
-        from fedrelax.errors import FedRelaxError
-        from fedrelax.federation.settings import read_hub
-        from fedrelax.federation.state import read_status
-
-        inner = directory / "hub"
-        file = read_hub((inner if inner.is_dir() else directory) / "hub.toml")
-        run = read_status(file.folder)
-        if run is None:
-            raise FedRelaxError(f"no run has started: {file.folder} holds no status")
-        talk.plain(f"{run} ({time.time() - run.time:.0f} s ago)")
-        for name, site in run.sites.items():
-            missed = f", missed {len(site.missed)}" if site.missed else ""
-            talk.plain(f"  {name}: predictions of round {site.last_round}{missed}")
-        for note in filter(None, [*run.notes, run.live]):
-            talk.plain(f"  {note}")

@@ -31,7 +31,6 @@ class SiteManifest(Described):
     whether its file lists them. ``aim`` is the mean and spread of a target of numbers, to six digits; None
     for classes, and where there are few rows.
     ``form`` is how its model takes rows of a table: numbers only, or with gaps and categories.
-    ``common`` is the fingerprint of the file of public rows; None if the site draws its own.
     """
 
     name: Name
@@ -41,7 +40,6 @@ class SiteManifest(Described):
     classes: Annotated[Classes, Field(min_length=1, max_length=MOST_NAMES)] | None
     rows: Count
     neighbours: dict[str, Weight]
-    open: bool
     nonce: str
     model: str
     form: Literal["encoded", "coded", "frame"]
@@ -49,10 +47,9 @@ class SiteManifest(Described):
     aim: tuple[float, float] | None = None
     named: bool
     public: str
-    """How public rows are drawn; "given" for a file."""
+    """How public rows are drawn."""
     public_rows: Count | None
     """How many are drawn; None leaves it to the hub."""
-    common: str | None
 
     @model_validator(mode="after")
     def _named(self) -> Self:
@@ -88,7 +85,6 @@ class Agreement:
 def agree(
     hellos: Mapping[str, SiteManifest],
     sites: Sequence[str],
-    open_: bool,
     schema: Schema | None = None,
 ) -> Agreement:
     """Return what all sites agree on, or raise an error that names a site and what does not fit.
@@ -99,16 +95,6 @@ def agree(
     first = ordered[sites[0]]
     for hello in ordered.values():
         _check_columns(hello, first)
-        if hello.open != open_:
-            here, there = ("open", "sealed") if open_ else ("sealed", "open")
-            raise FedRelaxError(
-                f"site {hello.name!r} is set to {there} and the hub to {here}; set both to the same"
-            )
-        if hello.common != first.common:
-            raise FedRelaxError(
-                f"site {hello.name!r} has other public rows than site {first.name!r}; give all sites "
-                "the same file, or let all draw their own"
-            )
     notes: list[str] = []
     if schema is None:
         told = {name: hello.columns for name, hello in ordered.items()}
@@ -132,18 +118,13 @@ def _check_columns(hello: SiteManifest, first: SiteManifest) -> None:
             f"{who} uses column {hello.target!r} for {hello.task} and site {first.name!r} "
             f"for {first.task}; give both the same task"
         )
-    missing = [name for name in first.features if name not in hello.features]
-    if missing:
-        raise FedRelaxError(
-            f"{who} has no column {missing[0]!r}, which site {first.name!r} has; add it, or give all "
-            "sites the same list of features"
-        )
-    extra = [name for name in hello.features if name not in first.features]
-    if extra:
-        raise FedRelaxError(
-            f"{who} has a column {extra[0]!r}, which site {first.name!r} does not have; leave it out, "
-            "or give all sites the same list of features"
-        )
+    for other, own in ((first, hello), (hello, first)):
+        missing = [name for name in other.features if name not in own.features]
+        if missing:
+            raise FedRelaxError(
+                f"site {own.name!r} has no column {missing[0]!r}, which site {other.name!r} has; give all "
+                "sites the same columns"
+            )
     kinds = {type(label) for one in (hello, first) for label in one.classes or ()}
     if len({str if kind is str else float for kind in kinds}) > 1:
         raise FedRelaxError(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedrelax.federation.table import held_out
 from fedrelax.models import LocalModel, adapt
-from fedrelax.models.additive import probabilities, scores_from
 from fedrelax.pooling.boosting import (
     LINEAR,
     NUMBERS,
@@ -30,11 +30,11 @@ from fedrelax.pooling.boosting import (
     sampled,
     tally,
 )
-from fedrelax.pooling.exchange import RESTING, Reply
+from fedrelax.pooling.exchange import RESTING
 from fedrelax.pooling.network import predictions
-from fedrelax.pooling.search import ALONE, MOST_CANDIDATES, ONE, PoolingSearch
+from fedrelax.pooling.search import ALONE, MOST_CANDIDATES, ONE
 from fedrelax.splits import deal_own
-from fedrelax.typing import FloatArray, IntArray
+from fedrelax.typing import FloatArray
 
 if TYPE_CHECKING:
     from fedrelax.federation.pooled import PooledSite
@@ -60,39 +60,22 @@ class BoostedSite:
         self.round = int(state.get("round", 0))
         self.means: dict[int, list[FloatArray]] = state.get("means", {})
         """By lane, what all sites said together in each round of the chains."""
-        self.answers: dict[int, list[FloatArray]] = state.get("answers", {})
-        """The same for the lanes of all rows, of every site (n, c, m)."""
         self.tallies = np.array(state.get("tallies", np.zeros((len(WAYS), 2))))
         self.count = int(state.get("count", 0))
-        before = state.get("folds", {})
-        self.searches = {
-            fold: PoolingSearch(
-                replace(pooled.design, rows=self._counts(fold)),
-                pooled.rounds,
-                before.get(fold, pooled.search.learned),
-            )
-            for fold in range(self.folds)
-        }
-        self.own = {fold: self._own(fold) for fold in self.searches}
+        before, rows = state.get("folds", {}), {name: plan.rows[name] for name in self.names}
+        self.searches = {}
+        for fold in range(self.folds):
+            left = np.array(list(rows.values())) - held_out(rows, plan.folds, fold)
+            design, own = replace(pooled.design, rows=left), self.dealt != fold
+            learned = before.get(fold, pooled.search.learned)
+            self.searches[fold] = pooled.searching(design, learned, self.X[own], self.y[own])
 
     @property
     def state(self) -> dict[str, Any]:
         """What the rounds so far have changed."""
         folds = {fold: search.state for fold, search in self.searches.items()}
-        names = ("round", "means", "answers", "tallies", "count")
+        names = ("round", "means", "tallies", "count")
         return {"folds": folds, **{name: getattr(self, name) for name in names}}
-
-    def _counts(self, fold: int) -> IntArray:
-        """Return how many rows every site has without those of a fold."""
-        plan = self.pooled.sites.plan
-        rows = [plan.rows[name] for name in self.names]
-        held = [len(range(fold, m, plan.folds)) if m > 1 else 0 for m in rows]
-        left: IntArray = np.array(rows) - np.array(held)
-        return left
-
-    def _own(self, fold: int) -> Any:
-        rows = self.dealt != fold
-        return self.pooled.rows_in(self.searches[fold], self.X[rows], self.y[rows])
 
     @property
     def chained(self) -> bool:
@@ -101,14 +84,11 @@ class BoostedSite:
 
     # The folds' linear models
 
-    def _replies(self, fold: int) -> dict[int, Reply]:
-        return self.pooled.replies_of(self.searches[fold], self.own[fold])
-
     def _linear(self, fold: int) -> Any:
         """Return the site's linear model that has not seen the rows of a fold."""
         search, way = self.searches[fold], self.pooled.search.best.words
         shares = search.way(way) if way in (ALONE, ONE) else search.shares
-        return self.pooled.estimator(search.average(self._replies(fold), shares))
+        return self.pooled.estimator(search.average(search.said(), shares))
 
     # The chains
 
@@ -116,7 +96,7 @@ class BoostedSite:
     def ground(self) -> Ground:
         """What all sites know before they boost."""
         pooled, plan = self.pooled, self.pooled.sites.plan
-        one = pooled.search.average(pooled.own_replies, pooled.search.way(ONE))[0]
+        one = pooled.search.average(pooled.search.said(), pooled.search.way(ONE))[0]
         answers = predictions(self.task, pooled.design.answers @ one.T)
         return Ground.of(self.task, pooled.design.public, plan.level, plan.size, answers)
 
@@ -151,7 +131,7 @@ class BoostedSite:
             return {
                 fold * MOST_CANDIDATES + k: line
                 for fold, search in self.searches.items()
-                for k, line in search.messages(self._replies(fold)).items()
+                for k, line in search.messages(search.said()).items()
             }
         return {
             lane: self._line(lane, chain)
@@ -176,8 +156,7 @@ class BoostedSite:
                     name: {k - fold * most: line for k, line in said.items() if k // most == fold}
                     for name, said in replies.items()
                 }
-                empty = self.pooled.rows_in(search, self.X[:0], self.y[:0])
-                self.pooled.hear_in(search, lines, empty)
+                search.learn(lines)
         else:
             for lane in range((self.folds + 1) * len(STARTS)):
                 self._hear_of(lane, replies)
@@ -201,11 +180,6 @@ class BoostedSite:
             self.means.setdefault(lane, []).append(mean)
             if lane in self.chains:
                 self.chains[lane].hear(mean)
-        if whole:
-            shape = (len(self.names), self.ground.level.size, len(self.ground.public))
-            self.answers.setdefault(lane, []).append(np.zeros(shape))
-            for name in present:
-                self.answers[lane][step][self.names.index(name)] = replies[name][lane][0][0]
 
     # What comes out
 
@@ -222,22 +196,3 @@ class BoostedSite:
             return adapt(self.pooled.linear, self.task)
         chain = self.chains[whole + STARTS.index(choice.start)]
         return adapt(chain.models(choice.rounds, choice.own)[0], self.task)
-
-    def shown(self, linear: FloatArray) -> FloatArray:
-        """Return what all sites' models answer in the end, given what linear ones do (n, m, k)."""
-        choice = self.choice
-        if choice is None:
-            return linear
-        lane = self.folds * len(STARTS) + STARTS.index(choice.start)
-        chain, ground, answers = self.chains[lane], self.ground, []
-        for i in range(len(self.names)):
-            scores = np.tile(ground.level, (len(ground.public), 1))
-            if choice.start == LINEAR:
-                of_answers = scores_from(linear[i], self.task.is_classification)
-                scores = np.clip(of_answers, *ground.limits)
-            for common in chain.shared[: choice.rounds]:
-                scores = scores + np.column_stack([one.predict(ground.public) for one in common])
-            if choice.own:
-                scores = scores + self.answers[lane][choice.rounds][i].T
-            answers.append(probabilities(scores) if self.task.is_classification else scores)
-        return np.array(answers)

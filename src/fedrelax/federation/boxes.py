@@ -1,8 +1,8 @@
 """Boxes from site to site: public rows before the first round, then the predictions of every lane.
 
-A box is sealed, so that the hub relays what it cannot read, or open. Every site has a long-lived X25519
-key pair, and its file pins the public keys of the sites that it hears. For a run and a direction,
-sender -> receiver, the cipher's key is
+A box is sealed, so that the hub relays what it cannot read. Every site has a long-lived X25519 key pair,
+and its file pins the public keys of the sites that it hears. For a run and a direction, sender ->
+receiver, the cipher's key is
 
     HKDF-SHA256(X25519(own private, their public), salt = run id,
                 info = sender, receiver, sender's nonce, receiver's nonce)
@@ -12,7 +12,7 @@ ChaCha20-Poly1305 with run, sender, receiver and round as associated data: a box
 one meant for somebody else, cannot be opened either.
 
 Predictions are one ``.npy`` array with a line per lane: its number, and the predictions on m public rows
-by k outputs. That takes ``128 + 8 (1 + m k)`` bytes for one lane; a sealed box adds 29.
+by k outputs. That takes ``128 + 8 (1 + m k)`` bytes for one lane; the seal adds 28.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ NPY_HEADER = 128
 """Bytes that numpy writes before the numbers of an array of few dimensions."""
 NONCE, TAG = 12, 16
 """Bytes that sealing adds: the cipher's own nonce and its authentication tag."""
-OPEN, SEALED = b"O", b"S"
 
 Predictions = Mapping[int, Sequence[FloatArray]]
 """By lane: predictions on the sender's public rows and, for GTVMin, on the receiver's."""
@@ -51,12 +50,12 @@ Predictions = Mapping[int, Sequence[FloatArray]]
 
 
 def box_bytes(lanes: int, rows: int, outputs: int) -> int:
-    """Return the size of a sealed box of predictions on one set of public rows.
+    """Return the size of a box of predictions on one set of public rows.
 
     >>> box_bytes(lanes=1, rows=100, outputs=1)
-    965
+    964
     """
-    return 1 + NONCE + TAG + NPY_HEADER + 8 * lanes * (1 + rows * outputs)
+    return NONCE + TAG + NPY_HEADER + 8 * lanes * (1 + rows * outputs)
 
 
 def write_predictions(predictions: Predictions) -> bytes:
@@ -90,7 +89,6 @@ def read_predictions(
 
 def new_key() -> str:
     """Return a new private key as text."""
-    need("cryptography", "flower")
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return base64.b64encode(X25519PrivateKey.generate().private_bytes_raw()).decode()
@@ -168,25 +166,6 @@ class Address:
 
 
 @dataclass(frozen=True)
-class OpenChannel:
-    """Boxes that anyone on the way can read; the address is written on them and checked."""
-
-    def close(self, content: bytes, address: Address) -> bytes:
-        """Return a box with this content."""
-        bound = address.bound
-        return OPEN + len(bound).to_bytes(4, "big") + bound + content
-
-    def open(self, box: bytes, address: Address) -> bytes:
-        """Return the content of a box, or refuse one with another address."""
-        if box[:1] != OPEN:
-            raise Refused("the box is sealed, but this federation is open")
-        length = int.from_bytes(box[1:5], "big")
-        if box[5 : 5 + length] != address.bound:
-            raise Refused("the box belongs to another run, round, sender or receiver")
-        return box[5 + length :]
-
-
-@dataclass(frozen=True)
 class SealedChannel:
     """Boxes that only their receiver can open.
 
@@ -201,19 +180,17 @@ class SealedChannel:
         """Return a sealed box with this content."""
         nonce = os.urandom(NONCE)
         cipher = self._cipher(address, address.receiver)
-        return bytes(SEALED + nonce + cipher.encrypt(nonce, content, address.bound))
+        return bytes(nonce + cipher.encrypt(nonce, content, address.bound))
 
     def open(self, box: bytes, address: Address) -> bytes:
         """Return the content of a box, or refuse one that its sender did not seal for this address."""
         from cryptography.exceptions import InvalidTag
 
-        if box[:1] != SEALED:
-            raise Refused("the box is open, but this federation is sealed")
-        if len(box) < 1 + NONCE + TAG:
+        if len(box) < NONCE + TAG:
             raise Refused("the box is truncated")
         cipher = self._cipher(address, address.sender)
         try:
-            return bytes(cipher.decrypt(box[1 : 1 + NONCE], box[1 + NONCE :], address.bound))
+            return bytes(cipher.decrypt(box[:NONCE], box[NONCE:], address.bound))
         except InvalidTag as error:
             raise Refused(
                 "the seal does not fit: the box is from another run or round, was changed, or was sealed "

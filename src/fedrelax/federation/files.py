@@ -16,7 +16,6 @@ import ipaddress
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.federation.boxes import new_key, public_of, read_key, warn_if_readable
-from fedrelax.federation.settings import check_name, read_values, site_of
+from fedrelax.federation.settings import read_values, site_of
 from fedrelax.files import dump_toml, why_unread, write_whole
 from fedrelax.storage.places import advice_for
 
@@ -188,7 +187,6 @@ clientapp = "fedrelax_app.client_app:app"
 
 [tool.flwr.app.config]
 hub = {hub}
-sites = {sites}
 """
 SERVER = '''\
 """The hub of the federation."""
@@ -206,8 +204,7 @@ app = client_app()
 '''
 HUB_COMMENT = """\
 The hub of a federation; see docs/federation.md.
-alpha: a number, a list to choose among, or "auto". wait: seconds to wait for the answers of a round.
-staleness: rounds for which the others keep using the last predictions of a silent site."""
+alpha: a number, a list to choose among, or "auto". wait: seconds to wait for the answers of a round."""
 SITE_COMMENT = """\
 A site of a federation. This file and the rows stay on the site's machine.
 data, target, features: the table and its columns. model: see fedrelax fit --help.
@@ -221,29 +218,23 @@ def write_federation(
     site: Mapping[str, Any],
     models: Mapping[str, str],
     hub: Mapping[str, Any],
-    open_: bool = False,
 ) -> None:
     """Write all files but keys and rows; all sites are neighbours with weight 1."""
     if len(names) < 2:
         raise FedRelaxError(
             f"a federation of {len(names)} has no neighbours; name at least two sites"
         )
-    for name in names:
-        check_name(name, "sites")
     check_distinct(names, "sites")
     taken = home.exists() and not (home.is_dir() and not any(home.iterdir()))
     if taken or home.is_symlink():
         raise FedRelaxError(f"{home} exists and is not empty; choose another directory")
-    values = {
-        "hub": _text(home.absolute() / "hub" / "hub.toml"),
-        "sites": _text(home.absolute() / "sites"),
-    }
-    shared = {"sites": list(names), "open": open_, "folder": "state", "out": "result", **hub}
+    hub_file = json.dumps(str(home.absolute() / "hub" / "hub.toml"), ensure_ascii=False)
+    shared = {"sites": list(names), "out": "result", **hub}
     files = {
         "app/fedrelax_app/__init__.py": '"""A federation on Flower."""\n',
         "app/fedrelax_app/server_app.py": SERVER,
         "app/fedrelax_app/client_app.py": CLIENT,
-        "app/pyproject.toml": PYPROJECT.format(**values),
+        "app/pyproject.toml": PYPROJECT.format(hub=hub_file),
         "hub/hub.toml": dump_toml(shared, HUB_COMMENT),
     }
     for name in names:
@@ -252,26 +243,17 @@ def write_federation(
             "data": "rows.csv",
             **site,
             "model": models[name],
-            "open": open_,
             "key": "site.key",
             "folder": "state",
             "neighbours": {other: 1.0 for other in names if other != name},
             "keys": {},
         }
-        site_of(own | {"open": True}, home, f"site {name!r}")  # its keys come later
+        site_of(own, home, f"site {name!r}")
         files[f"sites/{name}/site.toml"] = dump_toml(own, SITE_COMMENT)
-    new = not home.exists()
-    try:
+    with _on_disk(home):
         for path, text in files.items():
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        for place in [home] if new else list(home.iterdir()):
-            shutil.rmtree(place, ignore_errors=True)
-        raise FedRelaxError(
-            f"{home} cannot be written ({why_unread(error)}), and nothing of it was left; "
-            f"{advice_for(error, home.absolute().parent)}"
-        ) from error
 
 
 def check_distinct(names: Sequence[str], source: str) -> None:
@@ -289,7 +271,7 @@ def write_keys(home: Path, hosts: Sequence[str]) -> list[str]:
     if not files:
         raise FedRelaxError(f"{home} holds no sites; fedrelax federate init {home} makes them")
     said = {path: read_values(path, "site") for path in files}
-    sites = {path: site_of(v | {"open": True}, path.parent, str(path)) for path, v in said.items()}
+    sites = {path: site_of(v, path.parent, str(path)) for path, v in said.items()}
     check_distinct([site.name for site in sites.values()], str(home / "sites"))
     check_certificates(home / "certificates")
     public = {site.name: make_site_keys(path.parent) for path, site in sites.items()}
@@ -299,13 +281,3 @@ def write_keys(home: Path, hosts: Sequence[str]) -> list[str]:
         text = dump_toml({**said[path], "keys": pinned}, SITE_COMMENT)
         write_whole(path, text.encode())
     return sorted(public)
-
-
-def _text(path: Path) -> str:
-    return json.dumps(str(path), ensure_ascii=False)
-
-
-def flower_config(address: str, ca: Path | None) -> str:
-    """Return the file that tells ``flwr`` where the hub is; without ``ca``, it connects without TLS."""
-    trust = "insecure = true" if ca is None else f"root-certificates = {_text(ca)}"
-    return f'[superlink]\ndefault = "hub"\n\n[superlink.hub]\naddress = "{address}"\n{trust}\n'

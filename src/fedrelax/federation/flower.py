@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Hashable, Mapping
-from pathlib import Path
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
@@ -102,11 +101,7 @@ def from_record(content: Any) -> Envelope:
 
 
 def client_app() -> Any:
-    """Return the ClientApp of a site; ``--node-config 'site="..."'`` names its file.
-
-    In a simulation nodes have a number only: the run's ``sites`` names a folder with one folder per site,
-    and node k takes the k-th of them.
-    """
+    """Return the ClientApp of a site; ``--node-config 'site="..."'`` names its file."""
     need("flwr", "flower")
     from flwr.app import Message
     from flwr.clientapp import ClientApp
@@ -117,7 +112,12 @@ def client_app() -> Any:
     app = ClientApp()
 
     def answer(message: Any, context: Any) -> Any:
-        participant = Participant(read_site(_site_of(context)))
+        if "site" not in context.node_config:
+            raise FedRelaxError(
+                "this node does not know its site; start it with --node-config "
+                "'site=\"/path/to/site.toml\"'"
+            )
+        participant = Participant(read_site(str(context.node_config["site"])))
         return Message(
             to_record(participant.answer(from_record(message.content))), reply_to=message
         )
@@ -126,20 +126,6 @@ def client_app() -> Any:
         category, name = action.split(".")
         getattr(app, category)(name)(answer)
     return app
-
-
-def _site_of(context: Any) -> Path:
-    if "site" in context.node_config:
-        return Path(str(context.node_config["site"]))
-    home = str(context.run_config.get("sites", ""))
-    if home and "partition-id" in context.node_config:
-        files = sorted(Path(home).glob("*/site.toml"))
-        number = int(context.node_config["partition-id"])
-        if number < len(files):
-            return files[number]
-    raise FedRelaxError(
-        "this node does not know its site; start it with --node-config 'site=\"/path/to/site.toml\"'"
-    )
 
 
 def server_app() -> Any:
@@ -156,7 +142,9 @@ def server_app() -> Any:
     @app.main()  # type: ignore[untyped-decorator, unused-ignore]
     def main(grid: Any, context: Any) -> None:
         file = read_hub(str(context.run_config["hub"]))
-        hub = Hub(file, OverFlower(grid), file.folder)
+        logging.basicConfig(format="%(message)s")
+        log.setLevel(logging.INFO)
+        hub = Hub(file, OverFlower(grid))
         if not file.live:
             write_federated(hub.run(), file)
             return

@@ -8,17 +8,15 @@ import time
 import uuid
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, SiteManifest, agree
 from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
 from fedrelax.federation.letters import Envelope, Finished, LaneSpec, Plan
-from fedrelax.federation.pooled import plan_of_pooling, pooled_rounds
+from fedrelax.federation.pooled import pooling_plan
 from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import HubSettings, plain_method
-from fedrelax.federation.state import Memory
 from fedrelax.files import Refused
 from fedrelax.public import NODE_ROWS
 from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
@@ -86,70 +84,64 @@ class Federated:
 
 
 class Hub:
-    """Drives a run. ``where`` is a folder for its memory; a hub started there again resumes the run."""
+    """Drives a run.
 
-    def __init__(
-        self, settings: HubSettings, transport: Transport, where: Path | None = None
-    ) -> None:
+    notes : what was refused, and who was lost or came back, in sentences.
+    missed : by site, the rounds in which it did not answer.
+    """
+
+    def __init__(self, settings: HubSettings, transport: Transport) -> None:
         settings.check()
         self.settings, self.transport = settings, transport
         wiring = settings.method.wiring
         self.wiring = None if wiring is None else wiring.paced(settings.rounds)
-        memory = None if where is None else Memory.load(where)
-        self.memory = Memory(uuid.uuid4().hex, where) if memory is None else memory
+        self.id, self.notes, self.missed = uuid.uuid4().hex, list[str](), dict[str, list[int]]()
         self.addresses: dict[str, Address] = {}
         self._met: dict[Address, float] = {}
         """When an address that has answered may be greeted again."""
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
         """Run the rounds and return how they ended."""
-        settings, memory = self.settings, self.memory
-        memory.tell("waiting for sites", settings.rounds)
-        hellos = self._meet()
-        agreement = self._agree(hellos)
+        settings = self.settings
+        log.info("waiting for %s", listing(settings.sites))
+        agreement = agree(self._meet(), settings.sites, settings.schema)
+        for text in agreement.notes:
+            self.note(text)
         graph, method = agreement.graph, settings.method
         rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-        rounds = pooled_rounds(agreement, settings)
-        public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
-        more = {"public": public} if rounds is None else plan_of_pooling(agreement, settings)
-        public = more.pop("public")
-        if rounds is None:
+        pooling = pooling_plan(agreement, settings)
+        if pooling is None:
+            public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
             specs = lanes_for(graph, settings.alpha, settings.folds, rows, method.update)
         else:
+            public, method = pooling.pop("public"), pooling.pop("method")
             specs = [LaneSpec(1.0, None)]  # what the sites learn takes its place
-            method = replace(method, rounds=rounds)
             settings = self.settings = replace(settings, method=method)
         symmetric = method.objective == "gtvmin"
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
-        lanes[0].may_rest = rounds is None  # sites that rest may yet boost differences
-        letters = HubProtocol(self, agreement.hellos, lanes)
-        if not memory.begun:
-            letters.begin(self._plans(agreement, lanes, public, more))
-        letters.recall(hellos)
+        lanes[0].may_rest = pooling is None  # sites that rest may yet boost differences
+        self.letters = letters = HubProtocol(self, agreement.hellos, lanes)
+        letters.begin(self._plans(agreement, lanes, public, pooling or {}))
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
         if len(lanes) > 1:  # choose, and replay the chosen run up to its end
             choice, number = choose_lane(lanes, outcomes, reached, settings, rows)
             lane = lanes[number].with_alpha(choice.alpha)
             outcome = lane.replay(Stopping(choice.rounds, settings.tol), callbacks)
-        elif rounds is not None:
-            lane = lane.with_alpha(memory.alpha)
-            outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=memory.words)
+        elif pooling is not None:
+            lane = lane.with_alpha(letters.alpha)
+            outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=letters.words)
         reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
-        memory.tell("finished", settings.rounds, alpha=lane.spec.alpha)
-        if (folder := memory.folder) is not None:
-            folder.begin()
-        notes = tuple(memory.notes)
-        missed, largest = memory.missed, memory.largest_box
-        return Federated(agreement, outcome, lane, choice, missed, largest, reports, public, notes)
+        log.info("finished: %s", outcome.reason)
+        largest, notes = letters.largest_box, tuple(self.notes)
+        return Federated(
+            agreement, outcome, lane, choice, self.missed, largest, reports, public, notes
+        )
 
     # Who is there
 
     def _meet(self) -> dict[str, SiteManifest]:
-        """Greet whoever can be reached until all sites have joined; each name has one address.
-
-        A run resumed after a restart goes on without sites that do not come back.
-        """
+        """Greet whoever can be reached until all sites have joined; each name has one address."""
         hellos: dict[str, SiteManifest] = {}
         end = time.monotonic() + self.settings.join
         while True:
@@ -158,29 +150,11 @@ class Hub:
             if not missing:
                 return hellos
             if time.monotonic() > end:
-                if self.memory.begun:
-                    before = self._first_hellos()
-                    return hellos | {name: before[name] for name in missing}
                 raise FedRelaxError(
                     f"missing after {self.settings.join:g} seconds: {listing(missing)}; start "
                     "them, or leave them out of sites"
                 )
             time.sleep(PAUSE)
-
-    def _first_hellos(self) -> dict[str, SiteManifest]:
-        """Return what the sites said about themselves when the run began."""
-        heads = self.memory.hellos.items()
-        return {name: SiteManifest.of(Envelope("hello", head)) for name, head in heads}
-
-    def _agree(self, hellos: dict[str, SiteManifest]) -> Agreement:
-        """Return what the sites agree on; a resumed run keeps what it began with."""
-        settings = self.settings
-        if self.memory.begun:
-            hellos = self._first_hellos()
-        agreement = agree(hellos, settings.sites, settings.open, settings.schema)
-        for text in agreement.notes:
-            self.note(text)
-        return agreement
 
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, SiteManifest]:
         """Greet addresses not met before; unknown names and second claims to a name are refused."""
@@ -189,7 +163,7 @@ class Hub:
         new = [a for a in self.transport.addresses() if self._met.get(a, 0.0) <= now]
         if not new:
             return hellos
-        head = {"run": self.memory.run, "schema": schema and schema.to_dict()}
+        head = {"run": self.id, "schema": schema and schema.to_dict()}
         if wait is None:
             wait = min(self.settings.join, max(self.settings.wait, FIRST))
         answers = self.transport.send(dict.fromkeys(new, Envelope("hello", head)), wait)
@@ -213,8 +187,8 @@ class Hub:
     def note(self, text: str) -> None:
         """Write down, once, what was refused or lost."""
         log.warning("%s", text)
-        if text not in self.memory.notes:
-            self.memory.notes.append(text)
+        if text not in self.notes:
+            self.notes.append(text)
 
     # The rounds
 
@@ -231,11 +205,10 @@ class Hub:
         seeds = seeds_of(method.random_state, len(hellos)).tolist()
         return {
             name: Plan(
-                run=self.memory.run,
+                run=self.id,
                 method=plain_method(method),
                 lanes=tuple(lane.spec for lane in lanes),
                 folds=settings.folds,
-                validation_share=settings.validation_share,
                 columns=agreement.ready.to_dict(),
                 kind=agreement.task.kind,
                 classes=None if classes is None else tuple(classes.tolist()),
@@ -276,16 +249,14 @@ class Hub:
                 except StopIteration as end:
                     outcomes[number] = end.value
                     del going[number]
-            asked = [number for number in going if lanes[number].waits]
-            if asked:
+            if asked := list(going):
                 round = lanes[asked[0]].round
                 stage = None if wiring is None else wiring.due(round - 1)
                 if wiring is not None and stage is not None:
                     final = stage == wiring.stages - 1  # models that drift then start anew
-                    letters.refit(round - 1, asked, final and not self.memory.settles)
+                    letters.refit(round - 1, asked, final and not letters.settles)
                 rewired = wiring is not None and wiring.due(round) is not None
                 letters.exchange(round, asked, rewired)
-                self.memory.tell("running", rounds)
             done = max(lane.round for lane in lanes)
             if many and any([call.choosing(done, rounds) for call in callbacks]):
                 return [lane.replay(stopping(lane, done)) for lane in lanes], done

@@ -18,6 +18,7 @@ from fedrelax.engines.sites.engine import gathered
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.letters import LaneSpec
 from fedrelax.federation.settings import HubSettings
+from fedrelax.federation.table import held_out
 from fedrelax.graph import Graph
 from fedrelax.runtime import NodeMeasures, Outcome, SiteMeasure, Stopping, run
 from fedrelax.runtime.callbacks import Callback
@@ -25,7 +26,7 @@ from fedrelax.selection import Candidate, Choice
 from fedrelax.selection.candidates import Alphas, alphas_for, check_alpha
 from fedrelax.selection.losses import Losses
 from fedrelax.selection.search import TRIES, decide
-from fedrelax.typing import FloatArray, IntArray, Label, SparseMatrix
+from fedrelax.typing import FloatArray, Label, SparseMatrix
 from fedrelax.wiring import Wiring
 
 UNKNOWN = SiteMeasure(np.nan, 0.0, 0.0, np.nan, 0, np.inf, 0.0, {})
@@ -36,8 +37,7 @@ class CandidateRun:
     """One run over sites elsewhere; several go side by side, and their letters travel together.
 
     A site measures round r and refits for round r + 1 in one go, so ``share`` asks for both and
-    ``update`` has nothing left to do. A round that is already recorded is not asked for again: that is how
-    a restarted hub gets back to where it was, and how a run is replayed with another stopping rule.
+    ``update`` has nothing left to do. Recorded rounds can be replayed with another stopping rule.
     """
 
     at_rest = False
@@ -54,11 +54,6 @@ class CandidateRun:
         self.looks: dict[int, dict[str, Mapping[str, float]]] = {}
         """By round and site: how well each neighbour's answers fit the site's own rows, where asked for."""
         self.round = 0
-
-    @property
-    def waits(self) -> bool:
-        """Whether the current round has yet to be asked for."""
-        return self.round >= len(self.recorded)
 
     def record(self, reports: Mapping[str, SiteMeasure]) -> None:
         """Record the sites' reports of the next round; a silent site keeps its last numbers."""
@@ -125,11 +120,8 @@ class CandidateRun:
         return np.array(values, dtype=float)
 
     def embedding(self) -> Never:
-        """Refuse: the hub has no predictions."""
-        raise FedRelaxError(
-            "embedding needs the predictions of all sites in one place, which a federation does not have; "
-            "keep the graph that the sites give"
-        )
+        """Refuse: the hub has no predictions. Wirings that need them are refused beforehand."""
+        raise NotImplementedError
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Go on with another graph; the sites learn of it in the letter that asks them to refit."""
@@ -168,11 +160,6 @@ def lanes_for(
         )
     whole = [LaneSpec(strength, None) for strength in alphas]
     return [LaneSpec(strength, fold) for strength in alphas for fold in used] + whole
-
-
-def held_out(rows: Mapping[str, int], folds: int, fold: int) -> IntArray:
-    """Return how many rows every site holds out in a fold."""
-    return np.array([len(range(fold, m, folds)) if m > 1 else 0 for m in rows.values()])
 
 
 def choose_lane(

@@ -26,8 +26,6 @@ KINDS = ("hello", "begin", "start", "relax", "settle", "finish")
 """The letters from the hub."""
 PUBLIC = -1
 """The round of a box of public rows."""
-RECORD = ("local_loss", "gtv", "validation_loss", "change")
-"""A site's own numbers that the hub returns to it, round by round."""
 MOST_LANES, MOST_ROUNDS = 2000, 100_000
 
 Content = TypeVar("Content")
@@ -106,7 +104,6 @@ class Plan(Asked):
     method: dict[str, Any]
     lanes: Annotated[tuple[LaneSpec, ...], Field(min_length=1, max_length=MOST_LANES)]
     folds: int
-    validation_share: float
     columns: dict[str, Any]
     kind: str
     classes: Classes | None
@@ -165,7 +162,6 @@ def task_of(kind: str, classes: Sequence[Any] | None) -> Task:
 class Round(Asked):
     """What sites are asked to do in a round: measure, and refit if asked to.
 
-    silent : the sites whose last predictions are no longer used.
     look : whether to report how well neighbours' predictions fit the site's own rows.
     anew : whether the predictions were shared anew on the final graph.
     heeded : by lane, the neighbours that count on the rewired graph, with their weights.
@@ -175,20 +171,18 @@ class Round(Asked):
     lanes: list[Count]
     heeded: dict[str, dict[str, Weight]] | None = None
     refit: bool = False
-    silent: list[str] = Field(default_factory=list)
     look: bool = False
     anew: bool = False
 
 
 class Finish(Asked):
-    """Which lane and round is kept, and the site's own numbers of every round."""
+    """Which lane and round is kept."""
 
     lane: Count
     alpha: NotNegative
     round: Count
     alone: bool
     reason: str
-    history: list[tuple[float | None, float | None, float | None, float | None]]
 
 
 # What sites say
@@ -244,21 +238,15 @@ class Relaxed(Described):
     """What was chosen there."""
 
 
-class Errors(Described):
-    """Sums of errors over a site's test rows."""
+class Finished(Described):
+    """Sums of a site's errors over its test rows; None if it has no such rows."""
 
+    test_rows: Count
     alone: NotNegative | None
     together: NotNegative | None
 
-
-class Finished(Described):
-    """A site's errors on its test rows."""
-
-    test_rows: Count
-    errors: Errors
-
     @model_validator(mode="after")
     def _measured(self) -> Self:
-        if self.test_rows and None in (self.errors.alone, self.errors.together):
+        if self.test_rows and None in (self.alone, self.together):
             raise ValueError("it has test rows, but no errors on them")
         return self

@@ -37,13 +37,11 @@ from fedrelax.federation.letters import (
 )
 from fedrelax.federation.pooled import PooledSite
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.site_run import SiteRun, fit, fit_again
-from fedrelax.federation.state import RUN, Folder, LaneState, Run, Term, of_round
+from fedrelax.federation.site_run import SiteRun, fit
+from fedrelax.federation.state import ALONE, RUN, Folder, LaneState, Run, of_round
 from fedrelax.federation.table import (
     SiteTable,
     parts_of,
-    public_file,
-    read_public,
     read_site_table,
 )
 from fedrelax.files import Refused, from_npy, to_npy
@@ -90,7 +88,7 @@ class Participant:
     # Handshake
 
     def _hello(self, letter: Envelope) -> Envelope:
-        site, table, run = self.site, self.table, self._read_run()
+        site, table, run = self.site, self.table, self.folder.run()
         if run is None or run.run != letter.read(Asked).run:
             self.folder.begin()
             run = Run(letter.read(Asked).run, secrets.token_hex(16))
@@ -107,7 +105,6 @@ class Participant:
             table.coded(schema)  # refuses rows that do not fit it
         for note in notes:
             log.warning("site %r: %s", site.name, note)
-        common, public_rows = (None, site.public_rows) if site.drawn else public_file(site)
         classes = tuple(np.unique(table.y).tolist()) if site.task == "classification" else None
         return SiteManifest(
             name=site.name,
@@ -117,16 +114,14 @@ class Participant:
             classes=classes,
             rows=len(train),
             neighbours=site.neighbours,
-            open=site.open,
             nonce=run.nonce,
             model=site.model,
             form=form_of(model_by_name(site.model, site.task)),  # type: ignore[arg-type]
             columns=tuple(columns),
             aim=None if classes else told_of(table.y[train].astype(float)),
             named=site.features is not None,
-            public=site.public if site.drawn else "given",
-            public_rows=public_rows,
-            common=common,
+            public=site.public,
+            public_rows=site.public_rows,
         ).letter()
 
     # A run
@@ -135,13 +130,10 @@ class Participant:
         run, site = self._run_of(letter), self.site
         run.plan = letter.head
         sites = SiteRun(site, self.table, run)
-        plan, boxes = sites.plan, dict[str, bytes]()
-        if site.drawn:
-            own, count = sites.X[sites.train], plan.public[site.name]
-            run.public = draw_own(site.public, own, count, plan.seed, plan.ready.pieces)
-            boxes = sites.close(dict.fromkeys(site.neighbours, to_npy(run.public)), PUBLIC)
-        else:
-            run.public = read_public(site, plan.ready)
+        plan, own = sites.plan, sites.X[sites.train]
+        count = plan.public[site.name]
+        run.public = draw_own(site.public, own, count, plan.seed, plan.ready.pieces)
+        boxes = sites.close(dict.fromkeys(site.neighbours, to_npy(run.public)), PUBLIC)
         network = sites.network()
         for lane in plan.lanes:  # refuse what this site's model cannot do before the first round
             settings = replace(plan.settings, alpha=lane.alpha)
@@ -155,29 +147,28 @@ class Participant:
     def _start(self, letter: Envelope) -> Envelope:
         sites = self._sites(letter)
         plan, run = sites.plan, sites.run
-        if self.site.drawn:
-            run.heard = {
-                name: from_npy(
-                    sites.open(name, letter, PUBLIC),
-                    f"the public rows of site {name!r}",
-                    (plan.public.get(name, 0), plan.ready.width),
-                    finite=plan.ready.encoded,  # else gaps and categories are shared as they are
-                )
-                for name in self.site.neighbours
-            }
-            self.folder.write(RUN, vars(run))
+        run.heard = {
+            name: from_npy(
+                sites.open(name, letter, PUBLIC),
+                f"the public rows of site {name!r}",
+                (plan.public.get(name, 0), plan.ready.width),
+                finite=plan.ready.encoded,  # else gaps and categories are shared as they are
+            )
+            for name in self.site.neighbours
+        }
+        self.folder.write(RUN, vars(run))
         if plan.rows:
             self.folder.save(0, {})
             return self._reply("started", letter, 0, {})
-        states, shared, alone = {}, {}, dict[int | None, tuple[Site, list[Term]]]()
+        states, shared, alone = {}, {}, dict[int | None, Site]()
         for number, lane in enumerate(plan.lanes):
             site = sites.of(number)
             if lane.fold not in alone:
-                alone[lane.fold] = site, fit(site, site.local_problem(), 0)
-            first, terms = alone[lane.fold]
-            site.adopt(first.model, first.answers)
+                alone[lane.fold] = site
+                fit(site, ALONE)
+            site.adopt(alone[lane.fold].model, alone[lane.fold].answers)
             shared[number] = site.share(0, zeros=plan.settings.first_exchange == "zeros")
-            states[number] = LaneState.of(site, terms)
+            states[number] = LaneState.of(site, ALONE)
         self.folder.save(0, states)
         return self._reply("started", letter, 0, sites.close_predictions(shared, 0))
 
@@ -186,32 +177,24 @@ class Participant:
         round, sites = asked.round, self._sites(letter)
         if sites.plan.rows:
             return self._pool(letter, asked, sites)
-        latest, states = self.folder.load(round)
-        echoes = sites.plan.settings.distillation is not None
+        states = self.folder.load(round)
         messages, refused = sites.open_predictions(letter, again(round) if asked.anew else round)
         extrapolator = AnswerExtrapolator(sites.public)
         shared, before, after, reports = dict[int, list[Message]](), {}, {}, []
         for number in [number for number in asked.lanes if number in states]:
-            state = states[number]
-            site, terms = sites.of(number, state), state.terms
-            if echoes and latest < round:
-                fit_again(site, state, round)  # its echo is from another round
-            site.received = {
-                pair: values
-                for pair, values in site.received.items()
-                if pair[0] not in asked.silent
-            }
+            site, fitted = sites.of(number, states[number]), states[number].fitted
             site.receive(messages.get(number, ()))
             self._heed(site, number, asked)
             looks = extrapolator.losses(site, self.site.neighbours) if asked.look else None
             reports.append(report_of(number, site.measure(), looks))
-            before[number] = LaneState.of(site, terms)
+            before[number] = LaneState.of(site, fitted)
             if not asked.refit:
                 continue
-            if echoes or sites.plan.lanes[number].alpha > 0:  # else a round changes nothing
-                terms = fit(site, site.problem(round), round + 1)
+            if sites.plan.lanes[number].alpha > 0:  # else a round changes nothing
+                fit(site, round)
+                fitted = round
             shared[number] = site.share(round + 1)
-            after[number] = LaneState.of(site, terms)
+            after[number] = LaneState.of(site, fitted)
         self.folder.save(round, before)
         boxes = {}
         if asked.refit:
@@ -246,28 +229,25 @@ class Participant:
         """Return the site before a round of partial pooling: from memory, if it is still there."""
         if self._pooled is not None and self._pooled[:2] == (sites.plan.run, round):
             return self._pooled[2]
-        return PooledSite(sites, self._pooled_state(round) if round else {})
-
-    def _pooled_state(self, round: int) -> dict[str, Any]:
-        """Return what a site keeps of the rounds before this one."""
-        if round not in self.folder.rounds():
+        state = self.folder.read(of_round(round)) if round else {}
+        if state is None:
             raise FedRelaxError(
                 "it missed a round, and what the others have learned since is not known to it; it keeps "
                 "the model that it had"
             )
-        return dict(self.folder.read(of_round(round)))
+        return PooledSite(sites, state)
 
     def _settle(self, letter: Envelope) -> Envelope:
         asked = letter.read(Round)
         round, sites = asked.round, self._sites(letter)
-        (_, states), shared = self.folder.load(round), {}
+        states, shared = self.folder.load(round), {}
         for number in [number for number in asked.lanes if number in states]:
             site = sites.of(number, states[number])
             self._heed(site, number, asked)
-            terms = fit(site, site.local_problem(), round)
+            fit(site, ALONE)
             site.shared.clear()
             shared[number] = site.share(round)
-            states[number] = LaneState.of(site, terms)
+            states[number] = LaneState.of(site, ALONE)
         self.folder.save(round, states)
         return self._reply("settled", letter, round, sites.close_predictions(shared, again(round)))
 
@@ -283,14 +263,13 @@ class Participant:
             pooled = self._pooled_site(sites, latest)
             report = save_site(sites, asked, pooled.alone, pooled.model)
             return self._reply("finished", letter, asked.round, {}, **report)
-        alone = sites.of(lane)
-        fit(alone, alone.local_problem(), 0)
-        model = alone.model
-        if not asked.alone:
-            together = sites.of(lane)
-            fit_again(together, self.folder.load(asked.round)[1][lane], 0)
-            model = together.model
-        report = save_site(sites, asked, alone.model, model)
+        alone = together = sites.of(lane)
+        fit(alone, ALONE)
+        fitted = self.folder.load(asked.round)[lane].fitted
+        if fitted != ALONE and not asked.alone:
+            together = sites.of(lane, self.folder.load(fitted)[lane])
+            fit(together, fitted)
+        report = save_site(sites, asked, alone.model, together.model)
         return self._reply("finished", letter, asked.round, {}, **report)
 
     # What several steps need
@@ -304,17 +283,9 @@ class Participant:
             raise Refused("the hub names neighbours that this site's file does not allow")
         site.neighbours = {name: weights.get(name, 0.0) for name in self.site.neighbours}
 
-    def _read_run(self) -> Run | None:
-        """Return what is kept about the current run, or None."""
-        kept = self.folder.read(RUN)
-        try:
-            return None if kept is None else Run(**kept)
-        except TypeError as error:
-            raise Refused(f"{self.folder.where / RUN} is damaged; begin a new run") from error
-
     def _run_of(self, letter: Envelope) -> Run:
         """Return what is kept about the run that a letter belongs to."""
-        run, name = self._read_run(), letter.read(Asked).run
+        run, name = self.folder.run(), letter.read(Asked).run
         if run is None or run.run != name:
             raise Refused(f"the run {name!r} is not the one that this site takes part in")
         return run

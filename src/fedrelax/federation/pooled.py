@@ -8,7 +8,8 @@ enough, rounds of boosted differences follow: see ``federation.boosted``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,11 @@ from fedrelax.files import Refused
 from fedrelax.graph import Graph
 from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, adapt
-from fedrelax.pooling.boosting import NUMBERS, folds_for
+from fedrelax.pooling.boosting import NUMBERS, BoostingChoice, folds_for
 from fedrelax.pooling.columns import level_and_size
 from fedrelax.pooling.exchange import Reply, Smooth, reply
 from fedrelax.pooling.network import estimators_of, predictions
+from fedrelax.pooling.rows import OwnRows
 from fedrelax.pooling.search import (
     ALONE,
     FEWEST_ROUNDS,
@@ -34,6 +36,7 @@ from fedrelax.pooling.search import (
     ROUNDS,
     Design,
     PoolingSearch,
+    State,
 )
 from fedrelax.public import public_count
 from fedrelax.runtime import SiteMeasure
@@ -45,68 +48,100 @@ from fedrelax.splits import group_rows
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 
-def pooled_rounds(agreement: Agreement, settings: HubSettings) -> int | None:
-    """Return in how many rounds the sites learn by partial pooling and boost differences.
+def pooling_plan(agreement: Agreement, settings: HubSettings) -> dict[str, Any] | None:
+    """Return what is planned where sites learn by partial pooling and boost differences.
 
-    None where they cannot, or may not.
-
-    It is for linear models at all sites, all of which hear all others and share more public rows than there
-    are columns, and where nothing but the number of rounds is asked for.
+    None where they cannot, or may not. It is for linear models at all sites, all of which hear all others
+    and share more public rows than there are columns, and where nothing but the number of rounds is asked
+    for. Differences are boosted if there are rows enough, and no number of rounds is given.
     """
-    method, hellos = settings.method, list(agreement.hellos.values())
+    method, graph, hellos = settings.method, agreement.graph, agreement.hellos
     rounds = ROUNDS if method.rounds is None else method.rounds
     plain = FedRelax(
         rounds=method.rounds, tol=method.tol, random_state=method.random_state, update="difference"
     )
-    scores = max(agreement.task.n_outputs - 1, 1)
+    width, outputs = agreement.ready.width, agreement.task.n_outputs
+    rows = np.array([hello.rows for hello in hellos.values()])
+    usual = public_count(rows)
+    public = {name: hello.public_rows or usual for name, hello in hellos.items()}
     suits = (
         settings.alpha == "auto"
         and method == plain
         and rounds >= FEWEST_ROUNDS
-        and all(hello.model in ("ridge", "logistic") for hello in hellos)
-        and all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos)
+        and all(hello.model in ("ridge", "logistic") for hello in hellos.values())
+        and all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos.values())
         and len(hellos) > 1
         and agreement.ready.encoded
         and not agreement.ready.lacks
-        and not settings.validation_share
-        and sum(plan_of_pooling(agreement, settings)["public"].values()) > agreement.ready.width
-        and len(hellos) * (agreement.ready.width + 1) ** 3 * scores <= MOST
+        and sum(public.values()) > width
+        and len(hellos) * (width + 1) ** 3 * max(outputs - 1, 1) <= MOST
     )
     if not suits:
         return None
-    return rounds + BOOSTING_ROUNDS * bool(_boosting_folds(agreement, settings))
-
-
-def _boosting_folds(agreement: Agreement, settings: HubSettings) -> int:
-    """Return on how many folds sites try boosted differences: none if few rounds are asked for."""
-    rows = np.array([hello.rows for hello in agreement.hellos.values()])
-    outputs, graph = agreement.task.n_outputs, agreement.graph
-    if settings.method.rounds is not None or not graph.is_uniform or outputs > MANY_CLASSES:
-        return 0
-    return folds_for(rows, outputs if outputs > 2 else 1, min(settings.folds, TRIES))
-
-
-def plan_of_pooling(agreement: Agreement, settings: HubSettings) -> dict[str, Any]:
-    """Return what the plan of such a run says to all sites."""
-    hellos, graph = agreement.hellos, agreement.graph
-    rows = np.array([hello.rows for hello in hellos.values()])
+    boosting = 0
+    if method.rounds is None and graph.is_uniform and outputs <= MANY_CLASSES:
+        boosting = folds_for(rows, outputs if outputs > 2 else 1, min(settings.folds, TRIES))
     level, size = level_and_size([hello.aim for hello in hellos.values()], rows)
-    usual = public_count(rows)
     return {
-        "public": {name: hello.public_rows or usual for name, hello in hellos.items()},
+        "method": replace(method, rounds=rounds + BOOSTING_ROUNDS * bool(boosting)),
+        "public": public,
         "rows": {name: hello.rows for name, hello in hellos.items()},
         "level": level,
         "size": size,
         "edges": [] if graph.is_uniform else list(graph.edges()),
-        "boosting": _boosting_folds(agreement, settings),
+        "boosting": boosting,
     }
+
+
+class SiteSearch(PoolingSearch):
+    """The candidates as one site takes part in the rounds; ``names`` are those of all sites."""
+
+    def __init__(
+        self,
+        design: Design,
+        rounds: int,
+        learned: Mapping[int, State] | None,
+        names: Sequence[str],
+        name: str,
+        X: FloatArray,
+        y: AnyArray,
+    ) -> None:
+        """Begin with the site's rows (X, y), where ``y`` are numbers or codes of classes."""
+        super().__init__(design, rounds, learned)
+        self._names, self._place = names, np.array([names.index(name)])
+        self._own, self._nothing = self._rows(X, y), self._rows(X[:0], y[:0])
+
+    def _rows(self, X: FloatArray, y: AnyArray) -> dict[int, OwnRows]:
+        rows = self.design.own_rows(X, y, np.zeros(len(X), dtype=np.int64), 1)
+        return self.own(rows, self._place)
+
+    def said(self, rows: Mapping[int, OwnRows] | None = None) -> dict[int, Reply]:
+        """Return what the site says to every candidate, from its own rows unless others are given."""
+        rows = self._own if rows is None else rows
+        return {k: reply(rows[k], one.at(self._place)) for k, one in self.asked.items()}
+
+    def learn(self, lines: Mapping[str, Lines]) -> dict[int, Reply]:
+        """Let the candidates learn from what sites said; return the replies of all sites.
+
+        A site that said nothing counts as one without rows.
+        """
+        said = {
+            name: self.understood({k: line for k, line in own.items() if k in self.asked})
+            for name, own in lines.items()
+        }
+        complete = all(self.candidates.keys() <= said.get(name, {}).keys() for name in self._names)
+        nothing = {} if complete else self.said(self._nothing)
+        every = [{**nothing, **said.get(name, {})} for name in self._names]
+        replies = {k: Reply.joined([one[k] for one in every]) for k in self.candidates}
+        self.hear(replies, np.array([name in said for name in self._names]))
+        return replies
 
 
 class PooledSite:
     """One site in such a run: what it hears, reports and says in a round.
 
-    ``state`` holds what the rounds have made of the candidates, and what the site answered last. A site
-    that says nothing counts as one without rows.
+    ``state`` holds what the rounds have made of the candidates, and what all sites' linear models answer
+    (n, m, k): from these the site reports how far it is from its neighbours.
     """
 
     def __init__(self, sites: SiteRun, state: dict[str, Any]) -> None:
@@ -114,10 +149,9 @@ class PooledSite:
         self.names, self.task = sorted(plan.rows), plan.task
         self.place = self.names.index(sites.site.name)
         self.X, self.y = sites.X[sites.train], sites.y[sites.train]
-        public, owner = np.asarray(sites.public.common, dtype=float), None
-        if sites.site.drawn:
-            counts = [plan.public[name] for name in self.names]
-            owner = np.repeat(np.arange(len(self.names)), counts)
+        public = np.asarray(sites.public.common, dtype=float)
+        counts = [plan.public[name] for name in self.names]
+        owner = np.repeat(np.arange(len(self.names)), counts)
         graph = Graph.from_edges(plan.edges, labels=self.names)
         self.design = design = Design.of(
             public,
@@ -130,13 +164,17 @@ class PooledSite:
         )
         rounds = plan.settings.rounds or ROUNDS
         self.rounds = rounds - BOOSTING_ROUNDS * bool(plan.boosting)
-        self.search = PoolingSearch(design, self.rounds, state.get("search"))
-        self.own = self.rows_in(self.search, self.X, self.y)
-        self.linear_answers: FloatArray = state.get("linear", np.empty(0))
-        """What all sites' linear models answer (n, m, k), once there has been a round."""
+        self.search = self.searching(design, state.get("search"), self.X, self.y)
         self.boosted: BoostedSite | None = None
         if plan.boosting and self.search.round >= self.rounds:
             self.boosted = BoostedSite(self, state.get("boosted", {}))
+
+    def searching(self, design: Design, learned: Any, X: FloatArray, y: AnyArray) -> SiteSearch:
+        """Return a search in which this site takes part with these of its rows."""
+        classes = self.task.classes
+        codes = y.astype(float) if classes is None else np.searchsorted(classes, y)
+        name = self.sites.site.name
+        return SiteSearch(design, self.rounds, learned, self.names, name, X, codes)
 
     @property
     def arranged(self) -> tuple[FloatArray, AnyArray]:
@@ -146,69 +184,32 @@ class PooledSite:
         order = groups.arranged(coded, self.y, self.task.kind).order
         return self.X[order], self.y[order]
 
-    def rows_in(self, search: PoolingSearch, X: FloatArray, y: AnyArray) -> Any:
-        """Return rows of this site as every candidate of a search sees them."""
-        classes = self.task.classes
-        codes = y.astype(float) if classes is None else np.searchsorted(classes, y)
-        rows = search.design.own_rows(X, codes, np.zeros(len(X), dtype=np.int64), 1)
-        return search.own(rows, np.array([self.place]))
-
-    def replies_of(self, search: PoolingSearch, own: Any) -> dict[int, Reply]:
-        """Return what the site says to every candidate of a search, from rows of its own."""
-        asked = {k: one.at(np.array([self.place])) for k, one in search.asked.items()}
-        return {k: reply(own[k], question) for k, question in asked.items()}
-
-    def hear_in(
-        self, search: PoolingSearch, lines: Mapping[str, Lines], nothing: Any
-    ) -> dict[int, Reply]:
-        """Let the candidates of a search learn from what sites said; return the replies of all sites.
-
-        A site that said nothing counts like ``nothing``: as one without rows.
-        """
-        said = {
-            name: search.understood(
-                {k: (shown, numbers) for k, (shown, numbers) in own.items() if k in search.asked}
-            )
-            for name, own in lines.items()
-        }
-        empty = {}
-        if any(set(search.candidates) - set(said.get(name, ())) for name in self.names):
-            empty = self.replies_of(search, nothing)
-        every = [{**empty, **said.get(name, {})} for name in self.names]
-        replies = {k: Reply.joined([one[k] for one in every]) for k in search.candidates}
-        search.hear(replies, np.array([name in said for name in self.names]))
-        return replies
-
     def start(self) -> SiteMeasure:
         """Return the site's numbers before the first round."""
         self.state = {"search": self.search.state}
-        return self._measured({self.sites.site.name: self._shown(self.model)}, None)
+        own = np.asarray(self.model.predict(self.design.public))
+        return self._measured({self.sites.site.name: own}, None)
 
     def relax(self, letter: Envelope, round: int) -> tuple[SiteMeasure, dict[str, str]]:
         """Take what came from the others in a round, and learn from it."""
         site = self.sites.site.name
         lines, refused = self._open(letter, round)
         lines[site] = self._lines()  # as others read them
-        before = self.state.get("shown")
+        before = self.state["linear"][self.place] if "linear" in self.state else None
         if self.boosted is None:
-            replies = self.hear_in(
-                self.search, lines, self.rows_in(self.search, self.X[:0], self.y[:0])
-            )
+            replies = self.search.learn(lines)
             mean = self.search.average(replies, self.search.shares)
             scores = np.einsum("ri,nci->nrc", self.design.answers, mean)
-            self.linear_answers = predictions(self.task, scores)
+            self.state["linear"] = predictions(self.task, scores)
             if self.sites.plan.boosting and round >= self.rounds:
                 self.boosted = BoostedSite(self, {})
         else:
             self.boosted.hear(lines)
-        shown = self.linear_answers
+        self.state["search"] = self.search.state
         if self.boosted is not None:
-            shown = self.boosted.shown(shown)
-        own = shown[self.place]
-        self.state = {"search": self.search.state, "shown": own}
-        if self.boosted is not None:
-            self.state |= {"linear": self.linear_answers, "boosted": self.boosted.state}
-        return self._measured(dict(zip(self.names, shown, strict=True)), before), refused
+            self.state["boosted"] = self.boosted.state
+        shown = dict(zip(self.names, self.state["linear"], strict=True))
+        return self._measured(shown, before), refused
 
     def boxes(self, round: int) -> dict[str, bytes]:
         """Return what the site says about every candidate, in a box for each of the others."""
@@ -226,7 +227,7 @@ class PooledSite:
         """Return what the site says next."""
         if self.boosted is not None:
             return self.boosted.lines()
-        return self.search.messages(self.own_replies)
+        return self.search.messages(self.search.said())
 
     def _widths(self, round: int) -> tuple[int, int]:
         """Return how many answers and numbers a line of a round has."""
@@ -240,7 +241,7 @@ class PooledSite:
         """The site's own model, as far as the rounds have come; before them, what it learns alone."""
         if self.boosted is not None:
             return self.boosted.model
-        return adapt(self.linear, self.task) if "shown" in self.state else self.alone
+        return adapt(self.linear, self.task) if "linear" in self.state else self.alone
 
     @property
     def alone(self) -> LocalModel:
@@ -253,28 +254,22 @@ class PooledSite:
         return self._averaged(self.search.shares)
 
     @property
-    def own_replies(self) -> dict[int, Reply]:
-        """What the site says to every candidate."""
-        return self.replies_of(self.search, self.own)
-
-    @property
     def alpha(self) -> float:
         """The strength of the coupling so far."""
-        choice = None if self.boosted is None else self.boosted.choice
-        return (
-            self.search.alpha
-            if choice is None
-            else choice.alpha(self.search.alpha, len(self.names))
-        )
+        choice, alpha = self._choice, self.search.alpha
+        return alpha if choice is None else choice.alpha(alpha, len(self.names))
 
     @property
     def words(self) -> str:
         """What has been chosen so far."""
-        choice = None if self.boosted is None else self.boosted.choice
-        return self.search.words if choice is None else choice.reason
+        return self.search.words if self._choice is None else self._choice.reason
+
+    @property
+    def _choice(self) -> BoostingChoice | None:
+        return None if self.boosted is None else self.boosted.choice
 
     def _averaged(self, shares: Mapping[int, float]) -> Any:
-        return self.estimator(self.search.average(self.own_replies, shares))
+        return self.estimator(self.search.average(self.search.said(), shares))
 
     def estimator(self, models: FloatArray) -> Any:
         """Return the estimator of this site with the model (1, c, d)."""
@@ -299,9 +294,6 @@ class PooledSite:
                 for k, (shown, numbers) in lines.items()
             }
         return said, refused
-
-    def _shown(self, model: LocalModel) -> FloatArray:
-        return np.asarray(model.predict(self.design.public))
 
     def _measured(self, shown: Mapping[str, FloatArray], before: FloatArray | None) -> SiteMeasure:
         """Return the site's numbers: how well its model fits its rows, and how it differs from others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,6 @@ from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.lanes import CandidateRun
 from fedrelax.federation.letters import (
     PUBLIC,
-    RECORD,
     Envelope,
     Finished,
     LaneReport,
@@ -20,13 +19,17 @@ from fedrelax.federation.letters import (
     Relaxed,
     again,
 )
-from fedrelax.federation.state import Reports
 from fedrelax.files import Refused
 from fedrelax.runtime import Outcome, SiteMeasure
 from fedrelax.typing import Label
 
 if TYPE_CHECKING:
     from fedrelax.federation.hub import Hub
+
+log = logging.getLogger("fedrelax.federation")
+
+Reports = dict[str, list[LaneReport]]
+"""What every site reported of a round."""
 
 
 class HubProtocol:
@@ -35,43 +38,40 @@ class HubProtocol:
     def __init__(
         self, hub: Hub, hellos: Mapping[str, SiteManifest], lanes: Sequence[CandidateRun]
     ) -> None:
-        self._hub, self._memory = hub, hub.memory
-        self._hellos, self._lanes = hellos, lanes
+        self._hub, self._hellos, self._lanes = hub, hellos, lanes
         self._absent: set[str] = set()
+        self.boxes: dict[tuple[str, str], tuple[int, bytes]] = {}
+        """(sender, receiver) -> the round of the box, and the box, which the hub cannot read."""
+        self.settles = True
+        """Whether the models of all sites reach the same fixed point from any start."""
+        self.largest_box = 0
+        """The most bytes that a site sent to another in one round."""
+        self.alpha, self.words = 0.0, ""
+        """What sites that learn by partial pooling have learned so far."""
 
     def begin(self, plans: Mapping[str, Plan]) -> None:
         """Tell all sites the plan, carry their public rows, and let them train alone."""
-        memory = self._memory
         begin = {n: Envelope("begin", plan.model_dump(mode="json")) for n, plan in plans.items()}
         begun = self._ask_everybody(begin, "begun")
-        memory.settles = all(letter.head.get("settles") is True for letter in begun.values())
+        self.settles = all(letter.head.get("settles") is True for letter in begun.values())
         self._take_boxes(begun, PUBLIC)
         start = {name: self._letter("start", name, PUBLIC) for name in plans}
         self._take_boxes(self._ask_everybody(start, "started"), 0)
-        memory.begun = True
-        memory.hellos = {name: hello.letter().head for name, hello in self._hellos.items()}
-        memory.save()
-
-    def recall(self, hellos: Mapping[str, SiteManifest]) -> None:
-        """Give the lanes the reports of earlier rounds; sites that joined must know this run, too."""
-        self._readmit(hellos)
-        for round, reports in enumerate(self._memory.reports):
-            self._record(round, reports)
 
     def exchange(self, round: int, lanes: Sequence[int], rewired: bool = False) -> None:
         """Carry the predictions of a round, and take the sites' numbers and next predictions.
 
         If the graph is to be ``rewired`` after this round, sites do not refit before ``refit`` is called.
         """
-        hub, memory = self._hub, self._memory
+        hub = self._hub
         if self._absent:
             self._readmit(hub.greet(set(self._hellos) - self._absent, wait=1.0))
         refit = not rewired and round < hub.settings.rounds
         reports = self._relax(round, lanes, refit=refit, look=rewired)
         if not reports:
             raise FedRelaxError(
-                f"no site answered in round {round} within {hub.settings.wait:g} seconds; start the hub "
-                "again when they are back to resume the run"
+                f"no site answered in round {round} within {hub.settings.wait:g} seconds; start the run "
+                "again when they are back"
             )
         for name in self._hellos:
             if name in reports and name in self._absent:
@@ -79,18 +79,17 @@ class HubProtocol:
             elif name not in reports:
                 if name not in self._absent:
                     hub.note(f"site {name!r} is missing from round {round} on")
-                memory.missed.setdefault(name, []).append(round)
+                hub.missed.setdefault(name, []).append(round)
         self._absent = set(self._hellos) - set(reports)
-        memory.report(reports)
         self._record(round, reports)
-        memory.save()
+        missing = f"; missing: {', '.join(sorted(self._absent))}" if self._absent else ""
+        log.info("round %d of at most %d%s", round, hub.settings.rounds, missing)
 
     def refit(self, round: int, lanes: Sequence[int], settle: bool) -> None:
         """Let the sites refit on the rewired graph; to ``settle``, they first start anew."""
         if settle:
             self._take_boxes(self._ask_lanes("settle", round, None, lanes), again(round))
         self._relax(round, lanes, refit=True, anew=settle)
-        self._memory.save()
 
     def finish(
         self, number: int, lane: CandidateRun, outcome: Outcome, alone: Collection[Label]
@@ -99,16 +98,12 @@ class HubProtocol:
         letters, reports = {}, {}
         for name in self._hellos:
             head = {
-                "run": self._memory.run,
+                "run": self._hub.id,
                 "lane": number,
                 "alpha": lane.spec.alpha,
                 "round": outcome.n_rounds,
                 "alone": name in alone,
                 "reason": outcome.reason,
-                "history": [
-                    _own_numbers(measures[name])
-                    for measures in lane.recorded[: outcome.n_rounds + 1]
-                ],
             }
             letters[name] = Envelope("finish", head)
         for name, letter in self._ask(letters, "finished").items():
@@ -136,9 +131,7 @@ class HubProtocol:
     ) -> Reports:
         """Carry the predictions of a round; return what the sites whose answers are sound report."""
         hub, sound, reports = self._hub, {}, {}
-        last = round - hub.settings.staleness
-        silent = [name for name, heard in self._memory.heard.items() if heard < last]
-        more = {"refit": refit, "silent": silent, "look": look, "anew": anew}
+        more = {"refit": refit, "look": look, "anew": anew}
         boxes = again(round) if anew else round
         for name, letter in self._ask_lanes("relax", round, boxes, lanes, **more).items():
             try:
@@ -168,10 +161,10 @@ class HubProtocol:
         """Return a letter with the boxes of this round that are for a site."""
         parts = {}
         for other in self._hellos[name].neighbours:
-            of, box = self._memory.boxes.get((other, name), (None, b""))
+            of, box = self.boxes.get((other, name), (None, b""))
             if of == round:
                 parts[f"from {other}"] = box
-        return Envelope(kind, {"run": self._memory.run, **(head or {})}, parts)
+        return Envelope(kind, {"run": self._hub.id, **(head or {})}, parts)
 
     def _ask(
         self, letters: Mapping[str, Envelope], kind: str, round: int | None = None
@@ -186,7 +179,7 @@ class HubProtocol:
         sound = {}
         for address, letter in answers.items():
             name, head = names[address], letter.head
-            if (letter.kind, head.get("run"), head.get("name")) != (kind, self._memory.run, name):
+            if (letter.kind, head.get("run"), head.get("name")) != (kind, self._hub.id, name):
                 reason = str(head.get("reason", f"it answered with a letter {letter.kind!r}"))
                 hub.note(reason if name in reason else f"site {name!r}: {reason}")
             elif round is not None and head.get("round") != round:
@@ -200,7 +193,7 @@ class HubProtocol:
         answers = self._ask(letters, kind)
         missing = [name for name in letters if name not in answers]
         if missing:
-            notes = "; ".join(self._memory.notes[-len(missing) :]) or "no answer came"
+            notes = "; ".join(self._hub.notes[-len(missing) :]) or "no answer came"
             raise FedRelaxError(f"the run cannot begin without {named('site', missing)}: {notes}")
         return answers
 
@@ -210,16 +203,14 @@ class HubProtocol:
             for other in self._hellos[name].neighbours:
                 box = letter.parts.get(f"to {other}")
                 if box is not None:
-                    self._memory.boxes[name, other] = round, box
+                    self.boxes[name, other] = round, box
                     if round >= 0:
-                        self._memory.largest_box = max(self._memory.largest_box, len(box))
-            if round >= 0:
-                self._memory.heard[name] = round
+                        self.largest_box = max(self.largest_box, len(box))
 
     def _readmit(self, back: Mapping[str, SiteManifest]) -> None:
         """Readmit sites that came back at another address, if they know this run."""
         for name, hello in back.items():
-            if hello.nonce != self._memory.hellos[name]["nonce"]:
+            if hello.nonce != self._hellos[name].nonce:
                 self._hub.note(
                     f"site {name!r} is back without the state of this run and stays out of it"
                 )
@@ -231,7 +222,7 @@ class HubProtocol:
         """Return what a site reports about these lanes, or refuse it."""
         relaxed = letter.read(Relaxed)
         if relaxed.alpha is not None:
-            self._memory.alpha, self._memory.words = relaxed.alpha, relaxed.words
+            self.alpha, self.words = relaxed.alpha, relaxed.words
         if [report.lane for report in relaxed.reports] != list(lanes):
             raise Refused("it covers other lanes than those asked for")
         near = set(self._hellos[name].neighbours)
@@ -251,11 +242,4 @@ class HubProtocol:
                     looks = self._lanes[report.lane].looks.setdefault(round, {})
                     looks[name] = report.looks
         for lane, by_site in measures.items():
-            if len(self._lanes[lane].recorded) == round:
-                self._lanes[lane].record(by_site)
-
-
-def _own_numbers(measure: SiteMeasure) -> list[float | None]:
-    """Return what a site is told of its own numbers in a round; None where they are not finite."""
-    values = [float(getattr(measure, key)) for key in RECORD]
-    return [value if math.isfinite(value) else None for value in values]
+            self._lanes[lane].record(by_site)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, InstanceOf, PrivateAttr, model_validator
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.federation.boxes import key_bytes
 from fedrelax.files import Refused, read_text, why_unread
 from fedrelax.jsonfiles import Described, from_plain
@@ -56,9 +56,7 @@ class SiteFile(Described):
     neighbours : the sites that it hears, each with a weight; both ends must give the same.
     keys : the public keys of these sites, pinned: nobody else can speak in their name.
     key : the file with the site's own private key, relative to the file.
-    open : whether the hub may read what the site shares; the hub must have the same setting.
-    public : how public rows are drawn from the site's own rows (see ``fedrelax.public``), or a file of
-        public rows that is the same at all sites.
+    public : how public rows are drawn from the site's own rows; see ``fedrelax.public``.
     public_rows : how many are drawn; as many as the run needs, unless given.
     test_share : the share of the rows that is held out for testing.
     folder : where the site keeps the state of a run and, in ``model``, its own model.
@@ -74,8 +72,7 @@ class SiteFile(Described):
     features: tuple[str, ...] | None = None
     neighbours: dict[str, Weight] = Field(default_factory=dict)
     keys: dict[str, str] = Field(default_factory=dict)
-    key: str | None = None
-    open: bool = False
+    key: str = "site.key"
     public: str = "blend"
     public_rows: Annotated[int, Field(ge=1)] | None = None
     test_share: Share = 0.2
@@ -88,16 +85,8 @@ class SiteFile(Described):
             raise ValueError(f"site {self.name!r} is named as its own neighbour")
         for name, key in self.keys.items():
             key_bytes(key, f"of site {name!r}")
-        if not self.open and self.key is None:
-            raise ValueError(
-                "key is missing; fedrelax federate keys makes one, or set open = true to let the hub read "
-                "what is shared"
-            )
-        missing = [name for name in self.neighbours if name not in self.keys]
-        if missing and not self.open:
-            raise ValueError(
-                f"no key of neighbour {missing[0]!r} is pinned; add its public key under [keys]"
-            )
+        if self.public not in DRAWS:
+            raise ValueError(f"public = {self.public!r} should be one of {', '.join(DRAWS)}")
         return self
 
     def at(self, home: Path) -> Self:
@@ -105,13 +94,8 @@ class SiteFile(Described):
         self._home = home
         return self
 
-    @property
-    def home(self) -> Path:
-        """The directory of the file, to which paths are relative."""
-        return self._home
-
     def path(self, name: str) -> Path:
-        """Return the full path of something that the file names."""
+        """Return the full path of something that the file names, relative to its directory."""
         return self._home / name
 
     @property
@@ -119,16 +103,17 @@ class SiteFile(Described):
         """Where the state of a run is kept."""
         return self.path(self.folder)
 
-    @property
-    def drawn(self) -> bool:
-        """Whether public rows are drawn rather than read from a file."""
-        return self.public in DRAWS
-
 
 def read_site(path: str | Path) -> SiteFile:
-    """Return the settings in a site's file, checked."""
+    """Return the settings in a site's file, checked; the keys of all its neighbours must be pinned."""
     path = Path(path).absolute()
-    return site_of(read_values(path, "site"), path.parent, str(path))
+    site = site_of(read_values(path, "site"), path.parent, str(path))
+    missing = [name for name in site.neighbours if name not in site.keys]
+    if missing:
+        raise FedRelaxError(
+            f"{path}: no key of neighbour {missing[0]!r} is pinned; add its public key under [keys]"
+        )
+    return site
 
 
 def read_values(path: Path, whose: str) -> dict[str, Any]:
@@ -147,14 +132,6 @@ def site_of(values: Mapping[str, Any], home: Path, source: str) -> SiteFile:
     return from_plain(SiteFile, values, source).at(home)
 
 
-def check_name(name: str, source: str) -> None:
-    """Refuse a name that cannot be part of messages and paths."""
-    try:
-        _name(name)
-    except ValueError as error:
-        raise FedRelaxError(f"{source}: there is a site called {name!r}, {error}") from None
-
-
 # The hub
 
 
@@ -167,30 +144,22 @@ class HubSettings:
     method : all other settings of ``FedRelax``; its alpha is ignored. A hub's file that leaves alpha to be
         chosen means ``update="difference"``, unless it says otherwise.
     folds : how many folds sites split their rows into where alpha is chosen.
-    validation_share : share of the rows that sites hold out for ``patience``, where alpha is given.
-    open : whether the hub may read what sites share; every site must have the same setting.
     wait : seconds to wait for the answers of a round; later ones are left out of it.
     join : seconds to wait for all sites to join.
-    staleness : rounds for which the others keep using the last predictions of a silent site.
     schema : what the columns mean; if None, made from what the sites say about theirs.
-    folder : where the hub keeps the state of a run.
     out : where the result is written: numbers, history, edges and the report, but no model.
     live : whether the hub's machine serves a live page of the run.
     """
 
-    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 
     sites: Annotated[tuple[Name, ...], Field(min_length=1)]
     alpha: Alphas = "auto"
     method: InstanceOf[FedRelax] = field(default_factory=FedRelax)
     folds: Annotated[int, Field(ge=2)] = FOLDS
-    validation_share: Share = 0.0
-    open: bool = False
     wait: Seconds = 600.0
     join: Seconds = 600.0
-    staleness: Count = 3
     schema: InstanceOf[Schema] | None = None
-    folder: Path = Path("state")
     out: Path = Path("result")
     target: str = "the target"
     live: bool = False
@@ -211,10 +180,6 @@ class HubSettings:
             raise FedRelaxError(f"sites={self.sites!r} must name every site once")
         check_count("rounds", self.rounds, least=0)
         plain_method(self.method)
-        if self.method.patience is not None and not isinstance(self.alpha, int | float):
-            raise FedRelaxError(
-                "patience needs a given alpha: where alpha is chosen, so is the number of rounds"
-            )
 
 
 def read_hub(path: str | Path) -> HubSettings:
@@ -225,22 +190,16 @@ def read_hub(path: str | Path) -> HubSettings:
 
 def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
     """Return a hub's settings from plain values; ``source`` says where they come from."""
-    own = {f.name for f in fields(HubSettings)} - {"method"}
-    method = METHOD - {"distillation"}
-    for name in values:
-        if name not in own | method | {"wiring"}:
-            hint = did_you_mean(name, [*own, "wiring", *method])
-            raise FedRelaxError(f"{source} has {name!r}, which is not known{hint}")
-    plain = {name: values[name] for name in own - {"schema"} if name in values}
-    made = from_plain(HubSettings, plain, source)
+    given = {name: value for name, value in values.items() if name in METHOD}
+    own = {name: value for name, value in values.items() if name not in METHOD}
+    wiring, schema = own.pop("wiring", None), own.pop("schema", None)
+    made = from_plain(HubSettings, own, source)
     try:
-        chosen = {"update": update_for(made.alpha)}
-        solver = method_from(chosen | {name: values[name] for name in method if name in values})
+        method = method_from({"update": update_for(made.alpha)} | given)
         settings = replace(
             made,
-            method=replace(solver, wiring=as_wiring(values.get("wiring"))),
-            schema=Schema.read(home / str(values["schema"])) if "schema" in values else None,
-            folder=home / made.folder,
+            method=replace(method, wiring=as_wiring(wiring)),
+            schema=None if schema is None else Schema.read(home / str(schema)),
             out=home / made.out,
         )
         settings.check()
@@ -251,9 +210,9 @@ def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
 
 # The method as plain values, for a file or a letter
 
-LEFT_OUT = {"wiring", "engine", "n_jobs", "alpha", "order", "continued", "exchange"}
-"""Settings of the solver that mean nothing at a single site, or that a federation does not support."""
-METHOD = {f.name for f in fields(FedRelax)} - LEFT_OUT
+UNSUPPORTED = ("order", "exchange", "continued", "distillation", "patience")
+"""Settings of the solver that a federation does not support."""
+METHOD = {f.name for f in fields(FedRelax)} - {"wiring", "engine", "n_jobs", "alpha", *UNSUPPORTED}
 
 
 def plain_method(method: FedRelax) -> dict[str, Any]:
@@ -263,13 +222,13 @@ def plain_method(method: FedRelax) -> dict[str, Any]:
             f"wiring={method.wiring.name!r} compares predictions of all sites in one place, which a "
             "federation does not do; let every site name all others as neighbours and use 'rewire'"
         )
-    for name in ("order", "exchange", "continued"):
+    for name in UNSUPPORTED:
         if getattr(method, name) != getattr(FedRelax(), name):
             raise FedRelaxError(
                 f"{name}={getattr(method, name)!r} is not supported in a federation: all sites work at "
                 "once, send predictions as they are, and keep no models between rounds; leave it out"
             )
-    return method.to_plain(without=LEFT_OUT)
+    return {name: value for name, value in method.to_plain().items() if name in METHOD}
 
 
 def method_from(values: Mapping[str, Any]) -> FedRelax:

@@ -8,17 +8,16 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from fedrelax.engines.sites.keeping import packed_term, term_from
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.boxes import (
     Address,
-    OpenChannel,
     SealedChannel,
     read_key,
     read_predictions,
@@ -26,11 +25,11 @@ from fedrelax.federation.boxes import (
 )
 from fedrelax.federation.letters import Envelope, Plan
 from fedrelax.federation.settings import SiteFile
-from fedrelax.federation.state import LaneState, Run, Term
-from fedrelax.federation.table import SiteTable, model_of, own_folds, parts_of, validation_of
+from fedrelax.federation.state import ALONE, OF_SITE, LaneState, Run
+from fedrelax.federation.table import SiteTable, model_of, own_folds, parts_of
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
-from fedrelax.models import LocalModel, Rows
+from fedrelax.models import LocalModel
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network, Node
 from fedrelax.network.rows import public_rows
@@ -62,14 +61,12 @@ class SiteRun:
 
     @cached_property
     def public(self) -> PublicRows:
-        """The public rows that are known so far: one common set, or the site's and its neighbours'.
+        """The public rows that are known so far: the site's and its neighbours'.
 
         Where all sites hear all others, those that learn their difference answer on everybody's rows: then
         all hear the same mean, and each can tell what it says on any row.
         """
         plan, run = self.plan, self.run
-        if not self.site.drawn:
-            return public_rows(plan.ready, common=run.public)
         sets = {self.site.name: run.public, **(run.heard or {})}
         if plan.settings.update == "difference" and len(sets) == plan.nodes > 1:
             return public_rows(
@@ -97,7 +94,7 @@ class SiteRun:
         """Return the rows that a lane trains on, and those that it holds out."""
         fold = self.plan.lanes[lane].fold
         if fold is None:
-            return validation_of(self.train, self.plan.validation_share, self.plan.seed)
+            return self.train, self.train[:0]
         if not 0 <= fold < len(self._folds):
             raise FedRelaxError(f"site {self.site.name!r} has no fold {fold}")
         return self._folds[fold]
@@ -119,8 +116,8 @@ class SiteRun:
             seed=plan.seed,
             nodes=plan.nodes,
         )
-        if state is not None:
-            state.restore(site)
+        for name in OF_SITE if state is not None else ():
+            setattr(site, name, copy(getattr(state, name)))
         return site
 
     def network(self) -> Network:
@@ -142,11 +139,8 @@ class SiteRun:
     # Boxes
 
     @cached_property
-    def _channel(self) -> OpenChannel | SealedChannel:
+    def _channel(self) -> SealedChannel:
         site = self.site
-        if site.open:
-            return OpenChannel()
-        assert site.key is not None
         nonces = {**self.plan.nonces, site.name: self.run.nonce}
         return SealedChannel(read_key(site.path(site.key), site.name), site.keys, nonces)
 
@@ -212,12 +206,7 @@ class SiteRun:
         return messages, refused
 
 
-def fit(site: Site, terms: list[Rows], coming: int) -> list[Term]:
-    """Fit a site's model, let it answer for round ``coming``, and return what it was fitted to."""
-    site.adopt(*refit(site.label, site.model, terms, site.inputs(coming), site.seed, False))
-    return [packed_term(site, term) for term in terms]
-
-
-def fit_again(site: Site, state: LaneState, coming: int) -> None:
-    """Fit a site's model once more to what it was fitted to in a state."""
-    fit(site, [term_from(site, *term) for term in state.terms], coming)
+def fit(site: Site, round: int) -> None:
+    """Fit a site's model to the problem of a round, or to its own rows only, and let it answer."""
+    terms = site.local_problem() if round == ALONE else site.problem(round)
+    site.adopt(*refit(site.label, site.model, terms, site.inputs(), site.seed, False))

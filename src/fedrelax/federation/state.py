@@ -1,28 +1,24 @@
-"""What sites and hub remember between messages, in folders: every message may start a new process.
+"""What a site remembers between messages, each of which may start a new process.
 
-Of every round a site keeps arrays only: what its model was fitted to, its answers, what it has shared and
-heard. The model itself is not kept: the same terms and seed give the same fit again. The hub keeps the
-sites' numbers of every round, and the last boxes, which it cannot read if they are sealed.
+Of every round a site keeps arrays only: its answers, what it has shared and heard. The model itself is not
+kept: the same problem and seed give the same fit again.
 """
 
 from __future__ import annotations
 
-import time
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from fedrelax.engines.sites.refits import AnswerKey
 from fedrelax.errors import FedRelaxError, listing
-from fedrelax.federation.letters import LaneReport
-from fedrelax.files import SETTINGS, Refused, read_file, why_unread, write_whole
-from fedrelax.jsonfiles import Described, from_json, from_plain
+from fedrelax.files import Refused, why_unread, write_whole
 from fedrelax.runtime import Site
 from fedrelax.storage.states import read_state, write_state
 from fedrelax.typing import AnyArray, Label
 
-RUN, HUB, STATUS = "run.bin", "hub.bin", "status.json"
+RUN = "run.bin"
 MARKER, WORDS = (
     "fedrelax-state.txt",
     b"fedrelax keeps the state of a run here, and may delete it.\n",
@@ -44,13 +40,13 @@ class Run:
     """The neighbours' public rows."""
 
 
-Term = tuple[Any, Any, Any, bool]
-"""A term of what a model was fitted to; see ``engines.sites.keeping``."""
+ALONE = -1
+"""In place of a round: a model is fitted to the site's own rows only."""
 
 
 @dataclass
 class LaneState:
-    """The state of one lane after a round: that of its ``Site``, and what its model was fitted to."""
+    """The state of one lane in a round: its ``Site``'s, and the round whose problem its model solves."""
 
     answers: dict[AnswerKey, AnyArray]
     shared: dict[Label, AnyArray]
@@ -59,17 +55,12 @@ class LaneState:
     neighbours: dict[Label, float]
     consensus: AnyArray | None
     steps: list[tuple[AnyArray, AnyArray]]
-    terms: list[Term]
+    fitted: int
 
     @classmethod
-    def of(cls, site: Site, terms: list[Term]) -> LaneState:
+    def of(cls, site: Site, fitted: int) -> LaneState:
         """Return what is to be kept of a site."""
-        return cls(**{name: copy(getattr(site, name)) for name in OF_SITE}, terms=terms)
-
-    def restore(self, site: Site) -> None:
-        """Put a site back into this state; its model is not fitted."""
-        for name in OF_SITE:
-            setattr(site, name, copy(getattr(self, name)))
+        return cls(**{name: copy(getattr(site, name)) for name in OF_SITE}, fitted=fitted)
 
 
 OF_SITE = tuple(f.name for f in fields(LaneState))[:-1]
@@ -104,7 +95,7 @@ class Folder:
     def begin(self) -> None:
         """Forget earlier runs; a folder that is not ours is refused, and nothing in it is touched."""
         self.claim()
-        for name in (*map(of_round, self.rounds()), RUN, HUB):
+        for name in (*map(of_round, self.rounds()), RUN):
             (self.where / name).unlink(missing_ok=True)
 
     def write(self, name: str, state: Any) -> None:
@@ -123,6 +114,11 @@ class Folder:
         except Refused as error:
             raise Refused(f"{path} {error}; delete it and begin a new run") from error
 
+    def run(self) -> Run | None:
+        """Return what is kept about the current run, or None."""
+        kept = self.read(RUN)
+        return None if kept is None else Run(**kept)
+
     def rounds(self) -> list[int]:
         """Return the rounds whose state is kept."""
         files = (self.where / "rounds").glob("[0-9]" * 5 + ".bin")
@@ -134,8 +130,8 @@ class Folder:
         """Keep the states of the lanes after a round."""
         self.write(of_round(round), {number: vars(lane) for number, lane in lanes.items()})
 
-    def load(self, round: int) -> tuple[int, dict[int, LaneState]]:
-        """Return the round of the latest state up to this one, and the state."""
+    def load(self, round: int) -> dict[int, LaneState]:
+        """Return the latest state of the lanes up to a round."""
         latest = max((number for number in self.rounds() if number <= round), default=None)
         if latest is None:
             raise FedRelaxError(
@@ -144,7 +140,7 @@ class Folder:
             )
         lanes = self.read(of_round(latest))
         try:
-            return latest, {int(number): LaneState(**lane) for number, lane in lanes.items()}
+            return {int(number): LaneState(**lane) for number, lane in lanes.items()}
         except Exception as error:  # values of the wrong type fail in many ways
             raise Refused(
                 f"{self.where} holds a damaged state of round {latest} ({type(error).__name__}); "
@@ -155,154 +151,3 @@ class Folder:
 def of_round(round: int) -> str:
     """Return the name of the file for a round."""
     return f"rounds/{round:05d}.bin"
-
-
-# The hub
-
-
-class SiteStatus(Described):
-    """How far a site has got."""
-
-    last_round: int
-    missed: list[int]
-
-
-class Status(Described):
-    """What ``status.json`` says about a run, for people and for ``fedrelax federate status``."""
-
-    state: str
-    round: int
-    rounds: int
-    sites: dict[str, SiteStatus]
-    notes: list[str]
-    time: float
-    live: str = ""
-    alpha: float | None = None
-
-    def __str__(self) -> str:
-        """One line about a run: where it is, and who is late.
-
-        >>> sites = {"a": SiteStatus(last_round=3, missed=[]), "b": SiteStatus(last_round=1, missed=[1, 2])}
-        >>> print(Status(state="running", round=2, rounds=5, sites=sites, notes=[], time=0.0))
-        round 2 of 5: a; missing: b (since round 1)
-        """
-        if self.state != "running":
-            return self.state
-        present, absent = [], []
-        for name, site in self.sites.items():
-            if site.missed and site.missed[-1] == self.round:
-                since = self.round
-                while since - 1 in site.missed:
-                    since -= 1
-                absent.append(f"{name} (since round {since})")
-            else:
-                present.append(name)
-        text = f"round {self.round} of {self.rounds}: {', '.join(present)}"
-        return f"{text}; missing: {', '.join(absent)}" if absent else text
-
-
-def read_status(folder: Path) -> Status | None:
-    """Return the last status that a hub wrote, or None if it has written none."""
-    path = folder / STATUS
-    try:
-        return from_json(Status, read_file(path, SETTINGS))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, Refused) as error:
-        what = error if isinstance(error, Refused) else f"cannot be read ({why_unread(error)})"
-        raise FedRelaxError(f"{path} {what}; the hub writes it anew when it runs") from error
-
-
-Reports = dict[str, list[LaneReport]]
-"""What every site reported of a round."""
-
-
-@dataclass
-class Memory:
-    """The state of a run at the hub; without ``where`` it is not written to disk.
-
-    reports : by round, what every site reported.
-    boxes : (sender, receiver) -> the round of the box, and the box, which the hub cannot read if sealed.
-    heard : by site, the last round for which it sent predictions.
-    missed : by site, the rounds in which it did not answer.
-    notes : what was refused, and who was lost or came back, in sentences.
-    hellos : what every site said about itself at the beginning.
-    settles : whether the models of all sites reach the same fixed point from any start.
-    largest_box : the most bytes that a site sent to another in one round.
-    alpha, words : what sites that learn by partial pooling have learned so far.
-    live : the address of the live page while there is one; it is not saved.
-    """
-
-    run: str
-    where: Path | None = None
-    begun: bool = False
-    reports: list[Reports] = field(default_factory=list)
-    boxes: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
-    heard: dict[str, int] = field(default_factory=dict)
-    missed: dict[str, list[int]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
-    settles: bool = True
-    largest_box: int = 0
-    alpha: float = 0.0
-    words: str = ""
-    live: str = ""
-
-    @property
-    def folder(self) -> Folder | None:
-        """The folder for it, claimed; None if it is not written."""
-        if self.where is None:
-            return None
-        folder = Folder(self.where)
-        folder.claim()
-        return folder
-
-    def report(self, reports: Reports) -> None:
-        """Add the reports of the next round, in a file of their own."""
-        if (folder := self.folder) is not None:
-            plain = {n: [one.model_dump() for one in lanes] for n, lanes in reports.items()}
-            folder.write(of_round(len(self.reports)), plain)
-        self.reports.append(reports)
-
-    def save(self) -> None:
-        """Write everything but the reports, which are on the disk already."""
-        if (folder := self.folder) is not None:
-            apart = ("where", "live", "reports", "boxes")
-            head = {name: value for name, value in vars(self).items() if name not in apart}
-            folder.write(HUB, {"head": head, "rounds": len(self.reports), "boxes": self.boxes})
-
-    @classmethod
-    def load(cls, where: Path) -> Memory | None:
-        """Return the memory that a hub left there, or None."""
-        folder = Folder(where)
-        kept = folder.read(HUB)
-        if kept is None:
-            return None
-        try:
-            reports = [folder.read(of_round(round)) for round in range(kept["rounds"])]
-            memory = from_plain(cls, {**kept["head"], "reports": reports})
-            memory.where, memory.boxes = where, dict(kept["boxes"])
-            return memory
-        except (TypeError, KeyError, AttributeError, Refused) as error:
-            raise Refused(
-                f"{where / HUB} is damaged ({error}); delete it and begin a new run"
-            ) from error
-
-    def tell(self, state: str, rounds: int, alpha: float | None = None) -> None:
-        """Write down where the run is, for people and for ``fedrelax federate status``."""
-        if (folder := self.folder) is None:
-            return
-        status = Status(
-            state=state,
-            round=len(self.reports) - 1,
-            rounds=rounds,
-            sites={
-                name: SiteStatus(last_round=last, missed=self.missed.get(name, []))
-                for name, last in self.heard.items()
-            },
-            notes=self.notes,
-            time=time.time(),
-            live="" if state == "finished" else self.live,
-            alpha=alpha,
-        )
-        write_whole(folder.where / STATUS, status.model_dump_json(indent=2).encode())

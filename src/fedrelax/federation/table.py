@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -12,7 +12,6 @@ from fedrelax.datasets import read_table
 from fedrelax.datasets.tables import as_quantities, class_labels, missing, quantities
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.settings import SiteFile
-from fedrelax.files import TABLE, read_file
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.linear import LinearModel, SoftmaxModel
 from fedrelax.models.names import model_by_name
@@ -23,9 +22,6 @@ from fedrelax.schema.preparation import View
 from fedrelax.selection.search import TRIES
 from fedrelax.splits import TEST_STREAM, deal_own, hold_out
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Model
-
-VALIDATION_STREAM = 4
-"""Keep a site's draws of public rows, folds and validation rows apart under one seed."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +77,6 @@ def _site_table(site: SiteFile, frame: DataFrame, source: str) -> SiteTable:
     return SiteTable(features, y, source, tuple(notes))
 
 
-def read_public(site: SiteFile, ready: Preparation) -> FloatArray:
-    """Return the public rows in the file that all sites have, in the form that sites share."""
-    frame = read_table(site.path(site.public))
-    source = f"site {site.name!r}: the public rows {site.public}"
-    return ready.rows(ready.schema.code(frame, source), {})
-
-
-def public_file(site: SiteFile) -> tuple[str, int]:
-    """Return the fingerprint of the file of public rows, and how many there are."""
-    path = site.path(site.public)
-    return hashlib.sha256(read_file(path, TABLE)).hexdigest(), len(read_table(path))
-
-
 # Splits and models
 
 
@@ -117,14 +100,12 @@ def parts_of(site: SiteFile, rows: int) -> tuple[IntArray, IntArray]:
     return hold_out(rows, site.test_share, rng)
 
 
+def held_out(rows: Mapping[str, int], folds: int, fold: int) -> IntArray:
+    """Return how many rows every site holds out in a fold."""
+    return np.array([len(range(fold, m, folds)) if m > 1 else 0 for m in rows.values()])
+
+
 def own_folds(train: IntArray, folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
     """Return the rows to train on and to hold out, fold by fold; a single row is never held out."""
     dealt = deal_own(len(train), folds, seed)
     return [(train[dealt != part], train[dealt == part]) for part in range(min(folds, TRIES))]
-
-
-def validation_of(train: IntArray, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Return the rows to train on and those that tell when to stop."""
-    rng = np.random.default_rng([seed, VALIDATION_STREAM])
-    own, held = hold_out(len(train), share, rng)
-    return train[own], train[held]

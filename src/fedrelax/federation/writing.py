@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from importlib.util import find_spec
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Measure, get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.hub import Federated, Hub
-from fedrelax.federation.letters import RECORD, Finish, Finished
+from fedrelax.federation.letters import Finish, Finished
 from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.site_run import SiteRun
 from fedrelax.graph import Graph
@@ -33,6 +33,7 @@ from fedrelax.storage import save_result
 from fedrelax.typing import DataFrame, Label
 from fedrelax.wiring import Wiring
 
+log = logging.getLogger("fedrelax.federation")
 Fitted = FedRelaxClassifier | FedRelaxRegressor
 
 
@@ -74,30 +75,29 @@ def save_site(
     """
     site, plan, test = sites.site, sites.plan, sites.test
     coupling = sites.of(0).coupling
-    records = []
-    for round, line in enumerate(asked.history):
-        numbers = [math.nan if value is None else value for value in line]
-        own = dict(zip(RECORD, numbers, strict=True))
-        values: dict[str, Any] = {**own, "objective": own["local_loss"]}
-        values |= {f"node_{key}": np.array([own[key]]) for key in RECORD[:3]}
-        records.append(Record(round=round, **values))
     result = Result(
         local_models={site.name: together},
         alone={site.name: alone},
         task=plan.task,
         graph=Graph.from_edges([], labels=[site.name]),
         discrepancies={},
-        history=History((site.name,), records),
+        history=History((site.name,)),
         n_rounds=asked.round,
         reason=asked.reason,
         losses=(coupling.loss.name, coupling.discrepancy.name),
         engine="federation",
     )
-    drawn, rows = site.public if site.drawn else "given", len(sites.public.of(site.name))
+    rows = len(sites.public.of(site.name))
     save_result(
         site.state / "model",
         _estimator(
-            result, plan.ready, asked.alpha, None, coupling.update, public=drawn, public_rows=rows
+            result,
+            plan.ready,
+            asked.alpha,
+            None,
+            coupling.update,
+            public=site.public,
+            public_rows=rows,
         ),
         metrics={"task": plan.task.kind, "training_rows": len(sites.train)},
         config={"site": site.name, "model": site.model, "run": plan.run},
@@ -111,23 +111,23 @@ def save_site(
         for way, model in (("alone", alone), ("together", together)):
             predicted = model.predict(sites.X[test])
             errors[way] = float(np.sum(per_row(plan.task, sites.y[test], predicted)))
-    return {"test_rows": len(test), "errors": errors}
+    return {"test_rows": len(test), **errors}
 
 
 # The hub
 
 
 class FederationView(LiveView):
-    """Shows a run on a page that the hub's machine serves; its address is in the hub's status."""
+    """Shows a run on a page that the hub's machine serves; its address is in the hub's log."""
 
     def __init__(self, hub: Hub) -> None:
-        super().__init__(say=lambda address: setattr(hub.memory, "live", address))
+        super().__init__(say=log.info)
         self._hub = hub
 
     def after_round(self, record: Record) -> str | None:
         """Show the numbers, and which sites did not answer."""
         stop = super().after_round(record)
-        missed = self._hub.memory.missed
+        missed = self._hub.missed
         missing = [name for name, rounds in missed.items() if record.round in rounds]
         if missing:
             most = self._hub.settings.rounds
@@ -200,8 +200,7 @@ def answered_rows(federated: Federated, method: FedRelax) -> int:
     """Return on how many public rows a site answers in a round; see ``SiteRun.public``."""
     hellos, counts = federated.agreement.hellos.values(), federated.public.values()
     complete = all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos)
-    drawn = all(hello.common is None for hello in hellos)
-    return sum(counts) if method.update == "difference" and complete and drawn else max(counts)
+    return sum(counts) if method.update == "difference" and complete else max(counts)
 
 
 def lines_of(federated: Federated) -> DataFrame:
@@ -218,7 +217,7 @@ def lines_of(federated: Federated) -> DataFrame:
             "rows": hello.rows,
             "test_rows": sum(report.test_rows for report in reports),
             **{way: _error(measure, reports, way) for way in ("alone", "together")},
-            "missed": spans(federated.missed.get(name, [])),
+            "missed": ", ".join(map(str, federated.missed.get(name, []))),
         }
         lines.append(line)
     frame = pd.DataFrame(lines)
@@ -228,19 +227,8 @@ def lines_of(federated: Federated) -> DataFrame:
 def _error(measure: Measure, reports: Collection[Finished], way: str) -> float:
     """Return the error over the test rows of some sites; NaN if they have none."""
     rows = sum(report.test_rows for report in reports)
-    total = sum(getattr(report.errors, way) or 0.0 for report in reports)
+    total = sum(getattr(report, way) or 0.0 for report in reports)
     return measure.of_rows(np.array([total / rows])) if rows else math.nan
-
-
-def spans(rounds: Sequence[int]) -> str:
-    """Return round numbers as readable ranges.
-
-    >>> spans([1, 2, 3, 7])
-    '1-3, 7'
-    """
-    groups = groupby(enumerate(rounds), key=lambda pair: pair[1] - pair[0])
-    runs = [[round for _, round in group] for _, group in groups]
-    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
@@ -257,7 +245,6 @@ def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
         "federation": {
             "measure": measure.name,
             **{w: _error(measure, federated.reports.values(), w) for w in ("alone", "together")},
-            "sealed": not hub.open,
             "candidates": 1 if federated.choice is None else len(federated.choice.candidates),
             "most_bytes_per_edge_and_round": federated.largest_box,
             "missed": {name: list(rounds) for name, rounds in federated.missed.items()},

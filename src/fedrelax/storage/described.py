@@ -125,7 +125,6 @@ class Sites(Described):
     measure: str
     alone: float | None
     together: float | None
-    sealed: bool
     missed: dict[str, list[int]]
     notes: list[str]
     most_bytes_per_edge_and_round: int = 0

@@ -150,6 +150,7 @@ THIS_PAGE = (
     "directory may hold more: nearest neighbours, support vectors and Gaussian processes contain training "
     "rows."
 )
+SEALED = "Their predictions were sealed: the hub carried them and could not read them."
 OWN_MACHINES = "Every site computed on its own machine and keeps its own model."
 SCHEMA_TELLS = (
     "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
@@ -168,9 +169,7 @@ def sharing_details(saved: SavedResult) -> list[tuple[str, str]]:
         details.append(("Schema", SCHEMA_TELLS))
     this_run = ONE_PROCESS
     if told is not None:
-        sealed = "sealed: the hub carried them and could not read them"
-        seal = sealed if told.get("sealed") else "open: the hub could read them"
-        this_run = f"{OWN_MACHINES} Their predictions were {seal}."
+        this_run = f"{OWN_MACHINES} {SEALED}"
     details.append(("To whoever runs the rounds", TO_THE_HUB))
     return [*details, ("This run", this_run), ("This page", THIS_PAGE)]
 
