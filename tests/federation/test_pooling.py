@@ -12,6 +12,7 @@ import pytest
 
 from fedrelax import FedRelaxClassifier, FedRelaxRegressor, Graph
 from fedrelax.federation.boosted import BOOSTING_ROUNDS
+from fedrelax.federation.boxes import LENGTH
 from fedrelax.federation.hub import Federated, Hub
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.pooled import PooledSite
@@ -19,7 +20,6 @@ from fedrelax.federation.settings import hub_of
 from fedrelax.federation.site_run import SiteRun
 from fedrelax.federation.table import parts_of, read_site_table
 from fedrelax.files import from_npy
-from fedrelax.pooling.exchange import RESTING
 from fedrelax.pooling.search import ROUNDS, PoolingSearch
 from fedrelax.storage import load_result
 from tests.federation.sites import Federation, WithinProcess, make
@@ -59,17 +59,34 @@ def fitted(federation: Federation, Estimator: Any = FedRelaxRegressor, **more: A
     return model.fit(every.drop(columns=["y", "site"]), every["y"], nodes=every["site"])
 
 
-def test_the_sites_get_what_fit_gives_on_the_same_rows(
-    federation: Federation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers, close = list[int](), SiteRun.close
+def numbers_in(content: bytes) -> int:
+    """How many numbers the tables of a box hold, without those of their lines."""
+    count = 0
+    while content:
+        end = LENGTH + int.from_bytes(content[:LENGTH], "big")
+        if end > LENGTH:
+            count += from_npy(content[LENGTH:end], "a table")[:, 1:].size
+        content = content[end:]
+    return count
+
+
+@pytest.fixture
+def numbers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many numbers one site says to another, round by round."""
+    counts, close = list[int](), SiteRun.close
 
     def counted(sites: SiteRun, contents: Any, round: int) -> dict[str, bytes]:
         if sites.site.name == "ash" and round > 0:
-            numbers.append(from_npy(contents["elm"], "a box")[:, 1:].size)
+            counts.append(numbers_in(contents["elm"]))
         return close(sites, contents, round)
 
     monkeypatch.setattr(SiteRun, "close", counted)
+    return counts
+
+
+def test_the_sites_get_what_fit_gives_on_the_same_rows(
+    federation: Federation, numbers: list[int]
+) -> None:
     found = run(federation)
     model = fitted(federation)
     expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
@@ -111,39 +128,51 @@ def test_so_do_sites_on_a_graph_whose_edges_weigh_differently(tmp_path: Path) ->
     np.testing.assert_allclose(predictions(federation), expected, atol=1e-8)
 
 
-def bent(home: Path) -> Federation:
+def bent(home: Path, classes: int) -> Federation:
     """Sites with rows enough to boost differences, and a step in common that no line can follow."""
     more = {"public": "blend", "public_rows": None, "complete": True}
+    models, task = (("logistic",), "classification") if classes else (("ridge",), "regression")
     federation = make(home, names=FOUR, models=("ridge",), rows=60, **more)
     for name in FOUR:
         path = federation.home / name / "rows.csv"
         frame = pd.read_csv(path)
-        step = 4 * np.sign(frame["x1"]) * np.sign(frame["x2"])
-        frame.assign(y=frame["y"] + step).to_csv(path, index=False)
+        y = frame["y"] + 4 * np.sign(frame["x1"]) * np.sign(frame["x2"])
+        if classes:
+            y = pd.cut(y, [-np.inf, *(0.0, 3.0)[: classes - 1], np.inf], labels=False)
+            y = y.map(lambda code: "abc"[code])
+        frame.assign(y=y).to_csv(path, index=False)
+        federation.change(name, model=models[0], task=task)
     return federation
 
 
 class Forgetful(WithinProcess):
-    """Sites that forget, before one of the rounds, all but what they saved."""
+    """Sites that forget, before some of the rounds, all but what they saved."""
 
     def send(self, letters: Any, wait: float, late: Collection[Any] = ()) -> Any:
-        if any(one.head.get("round") == ROUNDS + RESTING + 3 for one in letters.values()):
+        if any(one.head.get("round") in (4, 8, ROUNDS + 2) for one in letters.values()):
             for one in self.sites.values():
                 one._pooled = None
         return super().send(letters, wait, late)
 
 
 @pytest.mark.slow
-def test_sites_boost_differences_as_fit_does_also_if_they_begin_again(tmp_path: Path) -> None:
-    federation = bent(tmp_path)
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_sites_boost_differences_as_fit_does_also_if_they_begin_again(
+    tmp_path: Path, classes: int, numbers: list[int]
+) -> None:
+    federation = bent(tmp_path, classes)
     outcome = run(federation, Forgetful(federation.participants()), folds=3)
-    model = fitted(federation, minutes=5, folds=3)
+    Estimator = FedRelaxClassifier if classes else FedRelaxRegressor
+    model = fitted(federation, Estimator, minutes=5, folds=3)
     assert "boosted differences" in model.choice_.reason
-    expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
+    answer = model.predict_proba if classes else model.predict
+    expected = [answer(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
+    expected = [each[:, 0] if classes else each for each in expected]
     np.testing.assert_allclose(predictions(federation), expected, atol=1e-6)
-    assert outcome.outcome.n_rounds == ROUNDS + BOOSTING_ROUNDS
+    assert outcome.outcome.n_rounds == ROUNDS + BOOSTING_ROUNDS == 12
     assert outcome.alpha == pytest.approx(model.alpha_, rel=1e-6)
     assert model.choice_.reason.startswith(outcome.outcome.reason)
+    assert sum(numbers) == model.plan_.pooled_numbers
 
 
 class Withholding(WithinProcess):

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 NPY_HEADER = 128
 """Bytes that numpy writes before the numbers of an array of few dimensions."""
+LENGTH = 8
+"""Bytes in which the length of a table is written."""
 NONCE, TAG = 12, 16
 """Bytes that sealing adds: the cipher's own nonce and its authentication tag."""
 
@@ -82,6 +84,30 @@ def read_predictions(
         int(lane): np.split(line.reshape(-1, outputs), ends)
         for lane, line in zip(numbers, table[:, 1:], strict=True)
     }
+
+
+def write_tables(tables: Sequence[Predictions]) -> bytes:
+    """Return several tables of numbers as bytes: of each its length, and its lines that are finite."""
+    content = b""
+    for table in tables:
+        finite = {k: sets for k, sets in table.items() if all(np.isfinite(s).all() for s in sets)}
+        part = write_predictions(finite) if finite else b""
+        content += len(part).to_bytes(LENGTH, "big") + part
+    return content
+
+
+def read_tables(content: bytes, shapes: Sequence[tuple[Sequence[int], int]]) -> list[Predictions]:
+    """Return the tables in a box, given the sizes of each one's sets, and how many lines it may have."""
+    tables = list[Predictions]()
+    for sizes, lanes in shapes:
+        end = LENGTH + int.from_bytes(content[:LENGTH], "big")
+        if not LENGTH <= len(content) >= end:
+            raise Refused("a table in it is cut off")
+        part, content = content[LENGTH:end], content[end:]
+        tables.append(read_predictions(part, sizes, 1, range(lanes)) if part else {})
+    if content:
+        raise Refused("there is more in it than the tables")
+    return tables
 
 
 # Keys

@@ -3,7 +3,7 @@
 Round 0 is every site alone. From then on a box holds, for every candidate, the answers of the site's model
 on everybody's public rows and a few numbers about it, so that all sites know the same and choose the same.
 It is the computation of ``pooling.network``, with every node on its own machine. Where there are rows
-enough, rounds of boosted differences follow: see ``federation.boosted``.
+enough, a box also holds what chains of boosted differences answer: see ``federation.boosted``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fedrelax.federation.agreement import Agreement
-from fedrelax.federation.boosted import BOOSTING_ROUNDS, BoostedSite, Lines
-from fedrelax.federation.boxes import Predictions, read_predictions, write_predictions
+from fedrelax.federation.boosted import BOOSTING_ROUNDS, STARTS, BoostedSite, Said
+from fedrelax.federation.boxes import Predictions, read_tables, write_tables
 from fedrelax.federation.letters import Envelope
 from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.site_run import SiteRun
@@ -33,8 +33,10 @@ from fedrelax.pooling.search import (
     ALONE,
     FEWEST_ROUNDS,
     MOST_CANDIDATES,
+    ONE,
     ROUNDS,
     Design,
+    Message,
     PoolingSearch,
     State,
 )
@@ -120,7 +122,7 @@ class SiteSearch(PoolingSearch):
         rows = self._own if rows is None else rows
         return {k: reply(rows[k], one.at(self._place)) for k, one in self.asked.items()}
 
-    def learn(self, lines: Mapping[str, Lines]) -> dict[int, Reply]:
+    def learn(self, lines: Mapping[str, Mapping[int, Message]]) -> dict[int, Reply]:
         """Let the candidates learn from what sites said; return the replies of all sites.
 
         A site that said nothing counts as one without rows.
@@ -165,9 +167,8 @@ class PooledSite:
         rounds = plan.settings.rounds or ROUNDS
         self.rounds = rounds - BOOSTING_ROUNDS * bool(plan.boosting)
         self.search = self.searching(design, state.get("search"), self.X, self.y)
-        self.boosted: BoostedSite | None = None
-        if plan.boosting and self.search.round >= self.rounds:
-            self.boosted = BoostedSite(self, state.get("boosted", {}))
+        self.boosted = BoostedSite(self, state.get("boosted", {})) if plan.boosting else None
+        self._written: tuple[int, bytes] | None = None
 
     def searching(self, design: Design, learned: Any, X: FloatArray, y: AnyArray) -> SiteSearch:
         """Return a search in which this site takes part with these of its rows."""
@@ -192,49 +193,49 @@ class PooledSite:
 
     def relax(self, letter: Envelope, round: int) -> tuple[SiteMeasure, dict[str, str]]:
         """Take what came from the others in a round, and learn from it."""
-        site = self.sites.site.name
-        lines, refused = self._open(letter, round)
-        lines[site] = self._lines()  # as others read them
+        said, refused = self._open(letter, round)
+        said[self.sites.site.name] = self._read(self._content(round))  # as others read it
         before = self.state["linear"][self.place] if "linear" in self.state else None
-        if self.boosted is None:
-            replies = self.search.learn(lines)
+        if round <= self.rounds:
+            lines = {name: one.of_candidates(0) for name, one in said.items()}
+            replies = self.search.learn({name: line for name, line in lines.items() if line})
             mean = self.search.average(replies, self.search.shares)
             scores = np.einsum("ri,nci->nrc", self.design.answers, mean)
             self.state["linear"] = predictions(self.task, scores)
-            if self.sites.plan.boosting and round >= self.rounds:
-                self.boosted = BoostedSite(self, {})
-        else:
-            self.boosted.hear(lines)
+        if round == 1:
+            one = self.search.average(self.search.said(), self.search.way(ONE))
+            self.state["first"] = one[0]
         self.state["search"] = self.search.state
         if self.boosted is not None:
+            self.boosted.hear(round, said)
             self.state["boosted"] = self.boosted.state
         shown = dict(zip(self.names, self.state["linear"], strict=True))
         return self._measured(shown, before), refused
 
     def boxes(self, round: int) -> dict[str, bytes]:
-        """Return what the site says about every candidate, in a box for each of the others."""
-        width = self._widths(round)[1]
-        content = write_predictions(
-            {
-                k: [answers.reshape(-1, 1), np.resize(numbers[0], (width, 1))]
-                for k, (answers, numbers) in self._lines().items()
-                if np.isfinite(answers).all() and np.isfinite(numbers).all()
-            }
-        )
+        """Return what the site says in a round, in a box for each of the others."""
+        content = self._content(round)
         return self.sites.close(dict.fromkeys(self.sites.site.neighbours, content), round)
 
-    def _lines(self) -> Lines:
-        """Return what the site says next."""
-        if self.boosted is not None:
-            return self.boosted.lines()
-        return self.search.messages(self.search.said())
-
-    def _widths(self, round: int) -> tuple[int, int]:
-        """Return how many answers and numbers a line of a round has."""
-        scores = self.design.scores
-        if self.boosted is not None and self.boosted.chained:
-            return len(self.design.public) * scores, NUMBERS
-        return len(self.design.telling) * scores, self.design.told
+    def _content(self, round: int) -> bytes:
+        """Return what the site says in a round; it is asked for once more when that round is heard."""
+        if self._written is None or self._written[0] != round:
+            said, width = (
+                Said() if self.boosted is None else self.boosted.say(round),
+                self.design.told,
+            )
+            if round <= self.rounds:
+                said.candidates |= self.search.messages(self.search.said())
+            tables: list[Predictions] = [
+                {
+                    k: [answers.reshape(-1, 1), np.resize(numbers[0], (width, 1))]
+                    for k, (answers, numbers) in said.candidates.items()
+                },
+                {lane: [answers.reshape(-1, 1)] for lane, answers in said.answers.items()},
+                {fold: [numbers[:, None]] for fold, numbers in said.numbers.items()},
+            ]
+            self._written = round, write_tables(tables)
+        return self._written[1]
 
     @property
     def model(self) -> LocalModel:
@@ -275,32 +276,45 @@ class PooledSite:
         """Return the estimator of this site with the model (1, c, d)."""
         return estimators_of(self.task, self.design.columns, models)[0]
 
-    def _open(self, letter: Envelope, round: int) -> tuple[dict[str, Lines], dict[str, str]]:
+    def _open(self, letter: Envelope, round: int) -> tuple[dict[str, Said], dict[str, str]]:
         """Return what came from the others, and why some of it was refused."""
-        said, refused, scores = dict[str, Lines](), dict[str, str](), self.design.scores
-        widths = self._widths(round)
+        said, refused = dict[str, Said](), dict[str, str]()
         for name in self.sites.site.neighbours:
             if f"from {name}" not in letter.parts:
                 continue
             try:
-                content = self.sites.open(name, letter, round)
-                lanes = range(MOST_CANDIDATES * max(self.sites.plan.boosting, 1))
-                lines: Predictions = read_predictions(content, widths, 1, lanes)
+                said[name] = self._read(self.sites.open(name, letter, round))
             except Refused as error:
                 refused[name] = str(error)
-                continue
-            said[name] = {
-                k: (shown.reshape(1, scores, -1), numbers.T)
-                for k, (shown, numbers) in lines.items()
-            }
         return said, refused
+
+    def _read(self, content: bytes) -> Said:
+        """Return what the content of a box says."""
+        design, folds, outputs = self.design, self.sites.plan.boosting, self.task.n_outputs
+        scores = outputs if outputs > 2 else 1
+        candidates, answers, numbers = read_tables(
+            content,
+            [
+                ((len(design.telling) * design.scores, design.told), MOST_CANDIDATES * (folds + 1)),
+                ((len(design.public) * scores,), len(STARTS) * (folds + 1)),
+                ((NUMBERS,), folds),
+            ],
+        )
+        return Said(
+            {
+                k: (shown.reshape(1, design.scores, -1), line.T)
+                for k, (shown, line) in candidates.items()
+            },
+            {lane: shown.reshape(scores, -1) for lane, (shown,) in answers.items()},
+            {fold: line[:, 0] for fold, (line,) in numbers.items()},
+        )
 
     def _measured(self, shown: Mapping[str, FloatArray], before: FloatArray | None) -> SiteMeasure:
         """Return the site's numbers: how well its model fits its rows, and how it differs from others."""
         name, neighbours = self.sites.site.name, self.sites.site.neighbours
         own, loss = shown[name], usual_loss(self.task.kind)
         apart: dict[Label, float] = {
-            other: float(loss.per_row(shown[other], own).mean())
+            other: max(float(loss.per_row(shown[other], own).mean()), 0.0)  # rounding errors
             for other in neighbours
             if other in shown
         }
