@@ -185,7 +185,7 @@ def test_the_table_has_the_columns_of_the_targets(tmp_path, linear_targets):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["fig1d"], "there is no figure 'fig1d'; did you mean"),
+        (["fig1d"], "figure='fig1d' must be one of"),
         (["fig1a", "--features", "2,x"], "--features '2,x' is not a list of whole numbers"),
         (["fig1a", "--alpha", "-1"], "--alpha '-1' is not a list of numbers of at least 0"),
         (["fig3", "--alpha", "0"], "fig3 compares with alpha = 0"),

@@ -21,9 +21,6 @@ from fedrelax.splits import FOLD_STREAM, TEST_STREAM, RowGroups, group_rows, tra
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.validation import check_count, check_number
 
-FEWEST_SPLITS = 2
-"""An interval needs two values."""
-
 Estimator = FedRelaxRegressor | FedRelaxClassifier
 RowsByNode = Mapping[Label, AnyArray]
 
@@ -69,7 +66,7 @@ def compare_ways(
     >>> found.ways, found.errors.shape
     (('together', 'alone'), (3, 2))
     """
-    check_count("splits", splits, least=FEWEST_SPLITS)
+    check_count("splits", splits, least=2)  # an interval needs two values
     check_count("folds", folds, least=2)
     check_number("test_share", test_share, least=0.0, below=1.0)
     rows = group_rows(nodes, len(X))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError
 from fedrelax.paper.curves import AUTO, ROWS, Cell
+from fedrelax.validation import check_choice
 
 Numbers = tuple[float, ...]
 LINEAR, TREES, OURS = "linear", "tree", "fedrelax"
@@ -195,9 +196,6 @@ FIGURES = tuple(sorted([*SWEEPS, "fig1c"]))
 def figures(names: Sequence[str], ask: Choice) -> list[Figure]:
     """Return the figures with these names; "all" means every figure."""
     for name in names:
-        if name not in (*FIGURES, "all"):
-            options = (*FIGURES, "all")
-            hint = did_you_mean(name, options) or f"; use {', '.join(options)}"
-            raise FedRelaxError(f"there is no figure {name!r}{hint}")
+        check_choice("figure", name, (*FIGURES, "all"))
     every = dict.fromkeys(one for name in names for one in (FIGURES if name == "all" else (name,)))
     return [(swept if name in SWEEPS else benchmark)(name, ask) for name in every]

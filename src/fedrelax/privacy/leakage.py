@@ -20,7 +20,7 @@ from fedrelax.network import Network
 from fedrelax.public import Smoother
 from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import FloatArray, Label
 
 
 class Listener(Layer):
@@ -78,27 +78,15 @@ def leakage(
             continue
         smoother = Smoother(network.public.of(node.label))
         told = smoother.coefficients(heard[node.label])
-        scores = []
-        for X, y in ((node.X, node.y), node.validation):
-            target = task.encode(y)
-            guess = task.plausible(smoother.weights(X) @ told)
-            own = task.plausible(models[node.label].predict(X))
-            scores.append((loss.per_row(target, guess), loss.per_row(target, own)))
-        (guess_in, own_in), (guess_out, own_out) = scores
-        found[node.label] = Leakage(auc(guess_in, guess_out), auc(own_in, own_out))
+        X_held, y_held = node.validation
+        X, y = np.concatenate([node.X, X_held]), np.concatenate([node.y, y_held])
+        held, target = np.arange(len(X)) >= len(node.X), task.encode(y)
+        answers = smoother.weights(X) @ told, models[node.label].predict(X)
+        losses = (loss.per_row(target, task.plausible(answer)) for answer in answers)
+        found[node.label] = Leakage(*(float(roc_auc_score(held, one)) for one in losses))
     if not found:
         raise FedRelaxError(
             "no node that was heard has validation rows, so there is nothing to tell training rows "
             "from; give validation rows with Network.add(..., validation=(X, y))"
         )
     return found
-
-
-def auc(inside: AnyArray, outside: AnyArray) -> float:
-    """Return the probability that a loss inside is smaller than one outside; ties count half.
-
-    >>> auc(np.array([0.1, 0.2]), np.array([0.3, 0.15]))
-    0.75
-    """
-    is_outside = np.repeat([False, True], [len(inside), len(outside)])
-    return float(roc_auc_score(is_outside, np.concatenate([inside, outside])))
