@@ -30,19 +30,10 @@ class Looks:
         fitted: Any = self
         return view("plots").Plots(fitted.result_)
 
-    @property
-    def _repr_html_(self) -> Any:
-        if not self._shows_summary():
-            return super()._repr_html_  # type: ignore[misc]
-        return lambda: view("notebook").estimator_html(self)
-
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        if not self._shows_summary():
-            found: dict[str, Any] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
-            return found
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
-
-    def _shows_summary(self) -> bool:
         from sklearn import get_config
 
-        return hasattr(self, "result_") and get_config()["display"] == "diagram"
+        if not hasattr(self, "result_") or get_config()["display"] != "diagram":
+            found: dict[str, Any] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+            return found
+        return {"text/plain": repr(self), "text/html": view("notebook").estimator_html(self)}

@@ -72,7 +72,7 @@ def test_a_browser_runs_nothing_of_it(tmp_path, browser):
     from tests.browser import Page
 
     file = tmp_path / "page.html"
-    text = fitted(HOSTILE)._repr_html_()
+    text = fitted(HOSTILE)._repr_mimebundle_()["text/html"]
     file.write_text(f"<!doctype html><meta charset=utf-8><body>{text}", encoding="utf-8")
     page = Page(browser)
     page.open(file)
@@ -84,7 +84,7 @@ def test_a_browser_runs_nothing_of_it(tmp_path, browser):
 def test_the_summary_says_what_came_out():
     labels = [f"site {k}" for k in range(14)]
     model = fitted(labels, validation_share=0.3, wiring="rewire", rounds=12)
-    found = checked(model._repr_html_())
+    found = checked(model._repr_mimebundle_()["text/html"])
     curve = model.history_["validation_loss"]
     result = model.result_
     assert f"the validation loss is {curve[result.n_rounds]:.3g}" in found.text
@@ -100,7 +100,6 @@ def test_before_the_fit_and_as_text_it_is_scikit_learns():
     model = fitted(["a", "b", "c", "d", "e"])
     with config_context(display="text"):
         assert set(model._repr_mimebundle_()) == {"text/plain"}
-        assert not hasattr(model, "_repr_html_")
 
 
 def test_what_was_chosen_is_said():
@@ -108,4 +107,4 @@ def test_what_was_chosen_is_said():
     X, nodes = rng.normal(size=(40, 2)), np.repeat(list("abcd"), 10)
     model = FedRelaxRegressor(Ridge(), alpha=[0, 0.1], rounds=2)
     model.fit(X, X[:, 0], nodes=nodes)
-    assert "(chosen on training rows)" in checked(model._repr_html_()).text
+    assert "(chosen on training rows)" in checked(model._repr_mimebundle_()["text/html"]).text

@@ -55,9 +55,9 @@ def test_a_child_says_which_file_ended_it(tmp_path):
     trees = model["learner"]["gradient_booster"]["model"]["trees"]
     trees[0]["left_children"][0] = 2**31 - 5
     bad = with_model(good, json.dumps(model).encode())
-    try_files([("a", good)], 3)
+    try_files([("a", good, 3)])
     with pytest.raises(FedRelaxError, match="this result is damaged: .*node 'b'"):
-        try_files([("a", good), ("b", bad), ("c", good)], 3)
+        try_files([("a", good, 3), ("b", bad, 3), ("c", good, 3)])
     file.write_bytes(bad)
     resign(tmp_path / "out")
     with pytest.raises(FedRelaxError, match="this result is damaged: .*node 'a'"):
@@ -68,7 +68,7 @@ def test_a_child_says_which_file_ended_it(tmp_path):
 def test_a_model_of_other_features_is_refused(tmp_path, name):
     file, *_ = fitted_file(name, tmp_path)
     with pytest.raises(FedRelaxError, match="takes 3 features, and the result has 2"):
-        try_files([("a", file.read_bytes())], 2)
+        try_files([("a", file.read_bytes(), 2)])
 
 
 def test_a_walk_that_never_ends_is_ended(tmp_path):
@@ -81,7 +81,7 @@ def test_a_walk_that_never_ends_is_ended(tmp_path):
         text[side] = f"{key}={' '.join('0' for _ in values.split())}"
     bad = with_model(file.read_bytes(), "\n".join(text).encode())
     with pytest.raises(FedRelaxError, match="this result is damaged: .*node 'a'"):
-        try_files([("a", bad)], 3, seconds=8)
+        try_files([("a", bad, 3)], seconds=8)
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_mutated_files_are_refused_or_predict(tmp_path, name):
         mutated.append(with_model(good, changed.tobytes()))
     answers: list[str] = []
     while len(answers) < len(mutated):  # a file that ends the child is the last of its answers
-        answers += _ask(mutated[len(answers) :], 3, 6.0)
+        answers += _ask([(data, 3) for data in mutated[len(answers) :]], 6.0)
     for data, answer in zip(mutated, answers, strict=True):
         if answer:
             assert "\n" not in answer

@@ -215,7 +215,7 @@ def test_stopped_while_the_disk_refuses_it_does_not_claim_to_go_on(tmp_path, mon
     kept = Checkpoint(tmp_path)
     kept.stopping = "SIGINT"
     with (
-        pytest.warns(FedRelaxWarning, match="there is none yet; the run stops"),
+        pytest.warns(FedRelaxWarning, match="the last is none, and the run stops"),
         pytest.raises(Interrupted),
     ):
         kept.keep("rounds", {}, dict, 3, False)

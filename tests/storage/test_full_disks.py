@@ -60,7 +60,7 @@ def test_a_run_goes_on_when_the_disk_fails(disk, fails, works, said, kind):
         found = settings().solve(network, [Checkpoint(home), acts])
     assert_same(whole, found, network.public.common)
     assert seen == [2, 7] and kept_round(home) == 9
-    assert "the last is of round 2" in str(told[0].message) and len(told) == 1
+    assert "the last is that of round 2" in str(told[0].message) and len(told) == 1
 
 
 @pytest.mark.parametrize("kind", ["mixed", "linear"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -251,8 +250,6 @@ def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
     """Return the view of a run; its address goes to stderr, as all notes do."""
     return LiveView(
         inputs.graph,
-        rows=Counter(inputs.nodes[inputs.train].tolist()),
-        models={label: short_name(name) for label, name in inputs.model_names.items()},
         unit=loss_unit(USUAL[inputs.task], short(target, 28)),
         say=talk.address,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from typing import Any, Self
 
@@ -68,8 +68,7 @@ async def events_of(state: LiveState) -> AsyncIterator[str]:
         await asyncio.sleep(PACE)
 
 
-FAILED = "The run ended with an error; see the terminal."
-BROKEN_OFF = "The run was interrupted; nothing was kept."
+BROKEN_OFF = "The run ended early; see the terminal."
 STOPPED = "stopped from the live page"
 
 
@@ -81,7 +80,6 @@ class LiveView(Callback):
     the run. Needs the extra ``live``.
 
     graph : where the nodes are drawn, if it was made from coordinates.
-    rows, models : training rows and name of the model by node, to show beside the values.
     unit : of the loss, for the axes, such as "squared error, kWh²".
 
     ``FedRelaxRegressor(callbacks=[LiveView(graph)])`` is enough.
@@ -91,15 +89,12 @@ class LiveView(Callback):
         self,
         graph: Graph | None = None,
         *,
-        rows: Mapping[Label, int] | None = None,
-        models: Mapping[Label, str] | None = None,
         unit: str = "",
         say: Callable[[str], object] = print,
     ) -> None:
         check_live()
-        self._about = (graph, rows, models)
-        self._unit, self._say = unit, say
-        self._state = LiveState(*self._about)
+        self._graph, self._unit, self._say = graph, unit, say
+        self._state = LiveState(graph)
         self._server: Server | None = None
         self._thread: threading.Thread | None = None
         self._held, self._rounds = False, 0
@@ -172,7 +167,7 @@ class LiveView(Callback):
             self._server.stop()
             self._thread.join(2 * GRACE)
         self._server = self._thread = None
-        self._state = LiveState(*self._about)
+        self._state = LiveState(self._graph)
 
     def __enter__(self) -> Self:
         self._held = True
@@ -182,8 +177,7 @@ class LiveView(Callback):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._held = False
         if self._server is not None:
-            failed = kind is not None and issubclass(kind, Exception)
-            self.close("Finished." if kind is None else FAILED if failed else BROKEN_OFF)
+            self.close("Finished." if kind is None else BROKEN_OFF)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Callback, ())  # nobody is watching in another process

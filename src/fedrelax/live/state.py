@@ -5,8 +5,6 @@ The run only stores what it has anyway. Texts are made when a page asks.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +39,6 @@ def edges_in(given: Any, now: Any, most: int = MOST_EDGES) -> EdgeTable:
 
 MOST_NODES = 20_000
 """With more nodes than this, a page shows the curves only."""
-TOTALS = ("round", *CURVES)
 
 
 @dataclass(frozen=True)
@@ -56,22 +53,17 @@ class Progress:
 
 
 class LiveState:
-    """The newest state of a run. ``versions`` counts the changes of the network and of the numbers."""
+    """The newest state of a run. ``versions`` counts the changes of the network and of the numbers.
 
-    def __init__(
-        self,
-        graph: Graph | None = None,
-        rows: Mapping[Label, int] | None = None,
-        models: Mapping[Label, str] | None = None,
-    ) -> None:
-        self._graph, self._rows, self._models = graph, rows, models
-        self._lock = threading.Lock()
+    A version is counted up after the change and read before the values, so a reader misses nothing.
+    """
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        self._graph = graph
         self._labels: tuple[Label, ...] = () if graph is None else graph.labels
         self._given: Any = None if graph is None else graph.adjacency
         self._now: Any = self._given
-        self._records: list[tuple[float, ...]] = []
-        self._first: Record | None = None
-        self._last: Record | None = None
+        self._records: list[Record] = []
         self._points: FloatArray | None = None
         self.progress = Progress("starting")
         self.versions = (0, 0)
@@ -81,40 +73,30 @@ class LiveState:
 
     def tell(self, progress: Progress) -> None:
         """Say where the run is."""
-        with self._lock:
-            self.progress = progress
-            self._count(0, 1)
+        self.progress = progress
+        self._count(0, 1)
 
     def begin(self) -> None:
         """Forget an earlier run."""
-        with self._lock:
-            self._records, self._first, self._last, self._given = [], None, None, None
-            self.stop_asked = False
-            self._count(0, 1)
+        self._records, self._given, self.stop_asked = [], None, False
+        self._count(0, 1)
 
     def wired(self, labels: tuple[Label, ...], edges: SparseMatrix) -> None:
         """Take the graph in use."""
-        with self._lock:
-            self._given = edges if self._given is None or labels != self._labels else self._given
-            self._labels, self._now = labels, edges
-            self._count(1, 0)
+        given = edges if self._given is None or labels != self._labels else self._given
+        self._labels, self._given, self._now = labels, given, edges
+        self._count(1, 0)
 
     def record(self, record: Record) -> None:
         """Take the numbers of a round."""
-        with self._lock:
-            self._records.append(tuple(getattr(record, name) for name in TOTALS))
-            self._first = record if self._first is None else self._first
-            self._last = record
-            self._count(0, 1)
+        self._records.append(record)
+        self._count(0, 1)
 
     def ask_to_stop(self) -> bool:
         """Note that someone wants to stop after this round; return False if no round can be kept."""
-        with self._lock:
-            if not self.progress.stoppable:
-                return False
-            self.stop_asked = True
-            self._count(0, 1)
-            return True
+        self.stop_asked = self.stop_asked or self.progress.stoppable
+        self._count(0, 1)
+        return self.stop_asked
 
     def _count(self, network: int, numbers: int) -> None:
         self.versions = (self.versions[0] + network, self.versions[1] + numbers)
@@ -123,22 +105,17 @@ class LiveState:
 
     def network_text(self) -> tuple[int, str]:
         """Return the version and the JSON of nodes and edges; the text is empty before there are any."""
-        with self._lock:
-            version, labels = self.versions[0], self._labels
-            given, now = self._given, self._now
-        return version, self._network(labels, given, now)
+        return self.versions[0], self._network(self._labels, self._given, self._now)
 
     def numbers_text(self) -> tuple[int, str]:
         """Return the version and the JSON of progress, curves and the nodes' values."""
-        with self._lock:
-            version, progress, asked = self.versions[1], self.progress, self.stop_asked
-            rounds, first, last = self._records[:], self._first, self._last
+        version, progress, records = self.versions[1], self.progress, self._records[:]
         found = {
             **vars(progress),
-            "stopping": asked and not progress.over,
-            "round": None if last is None else last.round,
-            "curves": _curves(rounds),
-            "values": None if first is None or last is None else _values(first, last),
+            "stopping": self.stop_asked and not progress.over,
+            "round": records[-1].round if records else None,
+            "curves": _curves(records),
+            "values": _values(records[0], records[-1]) if records else None,
         }
         return version, safe_json(found)
 
@@ -159,25 +136,22 @@ class LiveState:
             points = points @ orthogonal_procrustes(points, before)[0]
         self._points = points
         columns = ("source", "target", "used", "total", "kept")
-        found: dict[str, Any] = {
-            "nodes": {
-                "name": [str(label) for label in labels],
-                **place_columns(replace(stand, points=points)),
-            },
-            "edges": {name: edges.to_dict()[name] for name in columns},
-        }
-        if self._rows is not None:
-            found["nodes"]["rows"] = [self._rows.get(label) for label in labels]
-        if self._models is not None:
-            found["nodes"]["model"] = [self._models.get(label) for label in labels]
-        return safe_json(found)
+        names = [str(label) for label in labels]
+        return safe_json(
+            {
+                "nodes": {"name": names, **place_columns(replace(stand, points=points))},
+                "edges": {name: edges.to_dict()[name] for name in columns},
+            }
+        )
 
 
-def _curves(records: list[tuple[float, ...]]) -> dict[str, Any]:
+def _curves(records: list[Record]) -> dict[str, Any]:
     """Return the totals of every round, thinned where there are very many."""
-    table = np.array(records, dtype=float).reshape(-1, len(TOTALS))
-    table = table[thinned(len(table), MOST_ROUNDS)]
-    return {name: numbers(column) for name, column in zip(TOTALS, table.T, strict=True)}
+    shown = [records[k] for k in thinned(len(records), MOST_ROUNDS)]
+    return {
+        name: numbers(np.array([getattr(record, name) for record in shown], dtype=float))
+        for name in ("round", *CURVES)
+    }
 
 
 def _values(first: Record, last: Record) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,7 +11,6 @@ from typing import Any, Self
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.files import Refused, write_whole
-from fedrelax.jsonfiles import Described, from_plain
 from fedrelax.runtime import Keeper
 from fedrelax.runtime.callbacks import ROUNDS, Identity
 from fedrelax.storage.checking import reading
@@ -21,19 +19,10 @@ from fedrelax.storage.states import read_state, write_state
 from fedrelax.validation import check_count
 
 ENDING = ".state"
-OWN = re.compile(rf"({ROUNDS}|trial-\d{{4,}}){re.escape(ENDING)}(\.draft)?")
-"""The files that a checkpoint writes."""
 
 
 class Interrupted(FedRelaxError):  # noqa: N818 - what happened
     """A stop was requested, and the state of the run is on the disk unless a warning says otherwise."""
-
-
-class Head(Described):
-    """What a checkpoint says about itself besides the state."""
-
-    what: str
-    identity: dict[str, Any]
 
 
 class Checkpoint(Keeper):
@@ -87,12 +76,11 @@ class Checkpoint(Keeper):
             return None
         with self.using(what):
             content = read_state(self.path / file)
-            state = content.pop("state")
-            head = from_plain(Head, content)
-            if head.what != what or not isinstance(state, dict):
-                raise Refused(f"holds the state of {head.what!r}, or none")
+            state, then = content["state"], content["identity"]
+            if not isinstance(state, dict) or not isinstance(then, dict):
+                raise Refused("holds no state")
         for part, value in identity.items():
-            if head.identity.get(part) != value:
+            if then.get(part) != value:
                 raise FedRelaxError(
                     f"{self.path / file} is the checkpoint of another run: {part} differ; give the same "
                     "as then, or another directory"
@@ -115,19 +103,15 @@ class Checkpoint(Keeper):
         if not (ends or self.stopping or round % self.every == 0):
             return
         try:
-            content = {"what": what, "identity": dict(identity), "state": state()}
+            content = {"identity": dict(identity), "state": state()}
             write_state(self.path / f"{what}{ENDING}", content)
         except OSError as error:
             if self.stopping or not self._failed:  # once: the work so far is in memory
-                last = (
-                    "there is none yet"
-                    if self.saved is None
-                    else f"the last is of round {self.saved}"
-                )
+                then = "stops" if self.stopping else "goes on and tries again"
+                last = "none" if self.saved is None else f"that of round {self.saved}"
                 warnings.warn(
                     f"no checkpoint of round {round} could be written in {self.path} "
-                    f"({error.strerror or error}), and {last}; the run "
-                    f"{'stops' if self.stopping else 'goes on and tries again'}: "
+                    f"({error.strerror or error}); the last is {last}, and the run {then}: "
                     f"{advice_for(error, self.path)}",
                     FedRelaxWarning,
                     stacklevel=2,
@@ -144,8 +128,8 @@ class Checkpoint(Keeper):
         """Delete the states, and the directory if nothing else is in it."""
         if not self.path.is_dir():
             return
-        for path in self.path.iterdir():
-            if OWN.fullmatch(path.name):
+        for name in (ROUNDS, "trial-*"):
+            for path in self.path.glob(f"{name}{ENDING}*"):
                 path.unlink(missing_ok=True)
         if not any(self.path.iterdir()):
             self.path.rmdir()

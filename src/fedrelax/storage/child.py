@@ -33,25 +33,25 @@ ENDED = (
 )
 
 
-def try_files(
-    files: Sequence[tuple[Label, bytes]], features: int, seconds: float = SECONDS
-) -> None:
-    """Refuse files that fail in the child process; all of them go to one child."""
-    answers = _ask([data for _, data in files], features, seconds) if files else []
-    for (label, _), answer in zip(files, answers, strict=False):
+def try_files(files: Sequence[tuple[Label, bytes, int]], seconds: float = SECONDS) -> None:
+    """Refuse files of models, for so many features, that fail in the child process."""
+    answers = _ask([(data, features) for _, data, features in files], seconds) if files else []
+    for (label, _, _), answer in zip(files, answers, strict=False):
         if answer:
             raise damage(f"node {label!r}:", answer)
 
 
-def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
+def _ask(files: list[tuple[bytes, int]], seconds: float) -> list[str]:
     """Return what is wrong with each file, or an empty string, up to one that ended the child."""
-    times = [seconds + len(data) / 2**20 for data in files]
-    header = json.dumps({"features": features, "times": times, "sizes": [*map(len, files)]})
+    times = [seconds + len(data) / 2**20 for data, _ in files]
+    header = [
+        (len(data), features, time) for (data, features), time in zip(files, times, strict=True)
+    ]
     places = os.pathsep.join(place for place in sys.path if place)
     try:
         output = subprocess.run(
             [sys.executable, "-P", "-m", "fedrelax.storage.child"],
-            input=header.encode() + b"\n" + b"".join(files),
+            input=b"\n".join([json.dumps(header).encode(), b"".join(data for data, _ in files)]),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"},
@@ -70,14 +70,13 @@ def _ask(files: list[bytes], features: int, seconds: float) -> list[str]:
 
 def main(source: BinaryIO, answer: TextIO) -> None:
     """Read files, try each, and print one line for each."""
-    header = json.loads(source.readline())
-    files = [source.read(size) for size in header["sizes"]]
-    for data, seconds in zip(files, header["times"], strict=True):
+    for size, features, seconds in json.loads(source.readline()):
+        data = source.read(size)
         if os.name == "posix":
-            _limit(MEMORY + 20 * max(map(len, files)), seconds)
+            _limit(MEMORY + 20 * size, seconds)
         wrong = ""
         try:
-            try_file(data, header["features"], ROWS)
+            try_file(data, features, ROWS)
         except FedRelaxError as error:
             wrong = in_one_line(error, kind=False)
         except Exception as error:  # the libraries raise whatever they like

@@ -105,7 +105,6 @@ class ModelLine(Described):
     node: Label
     file: Annotated[str, Field(pattern=r"^models/\d+\.[a-z.]+$")]
     format: str
-    type: str
     sha256: str
     rows: Literal["encoded", "coded", "frame"]
     answers: bool

@@ -184,27 +184,22 @@ def _predictor(predictor: Any, features: int, categorical: AnyArray) -> Conditio
 # Neighbours, support vectors and centres
 
 
-def _search_tree(tree: Any) -> Conditions:
-    """A ``KDTree`` or ``BallTree``."""
-    data, order, nodes, bounds = (np.asarray(part) for part in tree.get_arrays())
-    yield data.ndim == 2 and np.isfinite(data).all()
-    yield np.array_equal(np.sort(order), np.arange(len(data)))
-    sides = 2 if type(tree).__name__.startswith("KD") else 1
-    yield tree.__getstate__()[6] == len(nodes) > 0
-    yield bounds.shape == (sides, len(nodes), data.shape[1])
-    start, end = nodes["idx_start"], nodes["idx_end"]
-    yield ((start >= 0) & (end >= start) & (end <= len(data))).all()
-    yield (2 * np.flatnonzero(nodes["is_leaf"] == 0) + 2 < len(nodes)).all()
-
-
 def _neighbours(model: Any) -> Conditions:
-    """There is one answer for each row among which neighbours are looked up."""
+    """There is one answer for each row among which neighbours are looked up.
+
+    The search tree of a file is not used: the same one is built again from the rows.
+    """
+    from sklearn.neighbors import BallTree, KDTree
+
     if not hasattr(model, "_fit_X"):
         return
-    rows, tree = np.asarray(model._fit_X), model._tree
+    rows, metric = np.asarray(model._fit_X), model.effective_metric_
     yield rows.ndim == 2 and rows.shape[1] == model.n_features_in_ and rows.dtype.kind == "f"
-    yield tree is None or np.asarray(tree.get_arrays()[0]).shape == rows.shape
-    yield not callable(model.effective_metric_)
+    yield isinstance(metric, str)
+    if model._tree is not None:
+        kind = {"kd_tree": KDTree, "ball_tree": BallTree}[model._fit_method]
+        more = model.effective_metric_params_ or {}
+        model._tree = kind(rows, model.leaf_size, metric=metric, **more)
     if not hasattr(model, "_y"):
         return
     answers = np.asarray(model._y)
@@ -248,8 +243,6 @@ _CHECKS: dict[str, Callable[[Any], Conditions]] = {
     ),
     "fedrelax.models.additive.BoostedTrees": _boosted_trees,
     "sklearn.neighbors._base.NeighborsBase": _neighbours,
-    "sklearn.neighbors._kd_tree.KDTree": _search_tree,
-    "sklearn.neighbors._ball_tree.BallTree": _search_tree,
     "sklearn.svm._base.BaseLibSVM": _support_vectors,
     "sklearn.cluster._kmeans._BaseKMeans": _centres,
 }

@@ -200,16 +200,15 @@ def load_result(directory: SavedResult | str | Path, trust: Sequence[str] = ()) 
 
 
 def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel]:
-    files, boosted = dict[Label, Packed](), dict[int, list[tuple[Label, bytes]]]()
+    files, boosted = dict[Label, Packed](), list[tuple[Label, bytes, int]]()
     for line in saved.models:
         label = line["node"]
         content = read_inside(saved.directory, line["file"], line["sha256"], "models.json")
         with reading(line["file"]):
             files[label] = Packed(format_named(line["format"]), content)
             found = [part.data for part in files[label].parts if part.format.home == BOOSTED]
-        boosted.setdefault(saved.width_of(line), []).extend((label, data) for data in found)
-    for width, contents in boosted.items():
-        try_files(contents, width)
+        boosted += [(label, data, saved.width_of(line)) for data in found]
+    try_files(boosted)
     models, refused = dict[Label, LocalModel](), dict[Label, list[str]]()
     for line in saved.models:
         try:

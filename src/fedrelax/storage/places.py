@@ -63,7 +63,7 @@ def check_directory(target: str | Path, overwrite: bool = False, kind: str = "re
             reason = reason or f"{target} exists; {REPLACE.format('directory')}"
         if reason:
             raise FedRelaxError(reason)
-    _try_parent(target)
+    _check_parent(target)
     return target
 
 
@@ -100,24 +100,18 @@ def check_file(target: str | Path, endings: tuple[str, ...], overwrite: bool = F
         reason = f"exists; {REPLACE.format('file')}"
     if reason:
         raise FedRelaxError(f"{target} {reason}")
-    _try_parent(target)
+    _check_parent(target)
     return target
 
 
-def _try_parent(target: Path) -> None:
-    """Test the place of the target by making and removing a directory there."""
+def _check_parent(target: Path) -> None:
     parent = target.absolute().parent
-    while not (parent.exists() or parent.is_symlink()):
+    while not os.path.lexists(parent):
         parent = parent.parent
-    try:
-        probe = _sibling(parent / target.name, "try")
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as error:
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise FedRelaxError(
-            f"{target} cannot be written: nothing can be created in {parent} "
-            f"({error.strerror or error}); choose another place"
-        ) from error
+            f"{target} cannot be written: nothing can be created in {parent}; choose another place"
+        )
 
 
 def _sibling(target: Path, why: str) -> Path:

@@ -42,7 +42,6 @@ from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import now
 from fedrelax.living.overlay import GONE
 from fedrelax.models import LocalModel
-from fedrelax.models.criteria import last_step
 from fedrelax.models.difference import DifferenceModel
 from fedrelax.models.viewed import Viewed, form_in
 from fedrelax.schema import Preparation, Schema
@@ -339,14 +338,13 @@ def _write_models(
             shutil.copyfile(ancestor.directory / file, draft / file)
             continue
         number, form = number + 1, packed[label].format
-        kind, file = type(last_step(local.estimator)), f"models/{number:04d}{form.ending}"
+        file = f"models/{number:04d}{form.ending}"
         (draft / file).write_bytes(packed[label].data)
         lines.append(
             {
                 "node": label,
                 "file": file,
                 "format": form.name,
-                "type": f"{kind.__module__}.{kind.__qualname__}",
                 "rows": form_in(local),
                 "answers": answers_one_row(local, width),
                 "sha256": fingerprint(packed[label].data),

@@ -90,8 +90,8 @@ TYPES: dict[str, str] = {
 """Every type that is trusted besides those of skops, with the one loader that may create it: under another
 loader the same name would be called with arguments from the file."""
 
-UNCHECKED = "sklearn.ensemble._iforest.IsolationForest"
-"""What skops trusts and we do not: it hands rows to its trees without checking that they fit."""
+UNCHECKED = ("sklearn.ensemble._iforest.IsolationForest", "sklearn.neighbors._kde.KernelDensity")
+"""What skops trusts and we do not: they hand rows to trees that nobody has checked."""
 
 State = dict[str, Any]
 
@@ -150,7 +150,7 @@ def _states(value: Any) -> Iterator[State]:
 def _is_listed(state: State) -> bool:
     """Tell whether an object comes with a loader that is allowed for its type."""
     loader, name = state.get("__loader__"), _name(state)
-    return loader in LOADERS.split() and TYPES.get(name, loader) == loader and name != UNCHECKED
+    return loader in LOADERS.split() and TYPES.get(name, loader) == loader and name not in UNCHECKED
 
 
 def _name(state: State) -> str:

@@ -124,8 +124,6 @@ function showTip(node, x, y) {
 function tipLines(node) {
   const { nodes } = live.network;
   const lines = [nodes.name[node] || "(no name)"];
-  if (nodes.model && nodes.model[node]) lines.push(nodes.model[node]);
-  if (nodes.rows && nodes.rows[node] !== null) lines.push(`${number(nodes.rows[node])} training rows`);
   for (const [name, value] of Object.entries((live.numbers && live.numbers.values) || {})) {
     if (value.now[node] !== null) lines.push(`${SHORT[name]} ${number(value.now[node])}`);
   }
