@@ -52,7 +52,6 @@ CASES = {
     "graph columns": (["--graph", "knn::3"], "names no columns"),
     "graph column unknown": (["--graph", "knn:lat,log:3"], "no column 'log'"),
     "graph column of text": (["--graph", "knn:lat,alarm:3"], "'alarm' holds text"),
-    "a node in two places": (["--graph", "knn:lat,wind:3"], "'Oslo' is in more than one place"),
     "edges without file": (["--graph", "edges"], "edges:FILE"),
     "edges file missing": (["--graph", "edges:no.csv"], "no.csv does not exist"),
     "complete with more": (["--graph", "complete:3"], "takes nothing after it"),

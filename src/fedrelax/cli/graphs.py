@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from fedrelax.cli.settings import parts_of
 from fedrelax.datasets import Table
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
 from fedrelax.graph import Graph
-from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
+from fedrelax.schema.kinds import find_column, kind_of
 from fedrelax.storage.labels import by_text, find_label
 from fedrelax.typing import DataFrame, Label
 
@@ -84,32 +82,16 @@ def make_graph(
 def _coordinates(
     spec: GraphSpec, frame: DataFrame, table: Table, labels: Sequence[Label]
 ) -> DataFrame:
-    """Return a DataFrame with one place per node."""
-    import pandas as pd
-
-    nodes, coordinates = table.nodes.tolist(), {}
-    first_row = {label: k for k, label in reversed(list(enumerate(nodes)))}
-    for column in (find_column(frame, name) for name in spec.columns):
+    """Return a DataFrame with one place per node: the mean of its rows'."""
+    columns = [find_column(frame, name) for name in spec.columns]
+    for column in columns:
         if kind_of(frame[column]) != "numbers":
             raise FedRelaxError(
                 f"--graph: column {column!r} holds {kind_of(frame[column])}, but coordinates are "
                 "numbers; name other columns"
             )
-        values = to_numbers(frame[column])[table.row_index]
-        first = values[[first_row[label] for label in nodes]]
-        missing = ~np.isfinite(values)
-        wrong = missing if missing.any() else values != first
-        if wrong.any():
-            row = int(wrong.argmax())
-            line = where(frame.index, int(table.row_index[row]))
-            found = f"is in more than one place: {column!r} is {first[row]:g} and {values[row]:g}"
-            found = f"has no {column!r}" if missing.any() else found
-            raise FedRelaxError(
-                f"node {nodes[row]!r} {found} on {line}; a node needs one place: correct that row, leave "
-                "it out, or use another --graph"
-            )
-        coordinates[str(column)] = values[[first_row[label] for label in labels]]
-    return pd.DataFrame(coordinates, index=pd.Index(labels, dtype=object))
+    places = frame[columns].iloc[table.row_index]
+    return places.groupby(table.nodes, sort=False).mean().loc[list(labels)]
 
 
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:
