@@ -169,7 +169,7 @@ def test_an_ugly_table_is_read_says_how_and_is_read_alike_by_predict_and_update(
     assert "Column 'fee' holds numbers such as '€500.00', read as 500." in text
     assert "'fee' holds numbers except in 1 row, such as 'ask' on line 13" in text
     assert "Column 'share' holds numbers such as '0 %', read as 0." in text
-    assert "2 of 60 rows are left out: a value is missing or infinite in 'power'." in text
+    assert "2 of 60 rows are left out: 'power' is missing or infinite." in text
     run("predict", "out", "t.csv", "--out", "p.csv")
     assert run.code == 0
     whole = pd.read_csv("p.csv")["prediction"]

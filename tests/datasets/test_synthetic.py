@@ -145,9 +145,9 @@ def test_largest_remainder_sums_exactly_and_stays_within_one(odds, total, seed):
 @pytest.mark.parametrize(
     ("maker", "arguments", "words"),
     [
-        (clustered, {"sizes": ()}, "give at least one block"),
-        (clustered, {"sizes": (3, 0)}, "one node in each"),
-        (clustered, {"sizes": (3, 2.5)}, "give a list of whole numbers"),
+        (clustered, {"sizes": ()}, "each of sizes=0 must"),
+        (clustered, {"sizes": (3, 0)}, "each of sizes=0 must"),
+        (clustered, {"sizes": (3, 2.5)}, "each of sizes=2.5 must be a whole"),
         (clustered, {"m": 0}, "m=0 must be"),
         (clustered, {"d": -1}, "d=-1 must be"),
         (clustered, {"sigma": -0.1}, "sigma=-0.1 must be"),

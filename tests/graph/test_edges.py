@@ -143,7 +143,7 @@ def test_csv_that_cannot_be_read(tmp_path):
 
 def test_csv_round_trip_is_exact(tmp_path):
     rng = np.random.default_rng(0)
-    g = Graph.from_coordinates(rng.random((30, 2)), weights="distance")
+    g = Graph.from_edges([(i, i + 1, weight) for i, weight in enumerate(rng.random(30))])
     g.to_csv(tmp_path / "g.csv")
     assert Graph.from_csv(tmp_path / "g.csv", labels=g.labels) == g
 

@@ -63,10 +63,9 @@ def test_triangle_numbers_count_every_pair_once():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([], 0.5, 0.5), "at least one block"),
-        (([3, 0], 0.5, 0.5), "at least one block and one node"),
-        (([1.5], 0.5, 0.5), "whole numbers"),
-        ((3, 0.5, 0.5), "whole numbers"),
+        (([], 0.5, 0.5), "each of sizes=0 must be a whole number"),
+        (([3, 0], 0.5, 0.5), "each of sizes=0 must be a whole number"),
+        (([1.5], 0.5, 0.5), "each of sizes=1.5 must be a whole number"),
         (([3], 1.5, 0.5), "p_in is 1.5"),
         (([3], 0.5, float("nan")), "p_out is nan"),
         (([3], "x", 0.5), "p_in is 'x'"),

@@ -69,9 +69,9 @@ def test_the_order_of_the_nodes_does_not_matter(places, k, random):
     names = [f"node {i}" for i in range(len(places))]
     order = list(range(len(places)))
     random.shuffle(order)
-    g = Graph.from_coordinates(places, k=k, labels=names, weights="distance")
+    g = Graph.from_coordinates(places, k=k, labels=names)
     shuffled = [names[i] for i in order]
-    h = Graph.from_coordinates(places[order], k=k, labels=shuffled, weights="distance")
+    h = Graph.from_coordinates(places[order], k=k, labels=shuffled)
     assert h.subgraph(names) == g
 
 
@@ -144,25 +144,6 @@ def test_dict_in_the_order_of_labels():
         Graph.from_coordinates(places, labels=["a", "b"])
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "haversine"])
-def test_distance_weights_follow_the_formula(metric):
-    rng = np.random.default_rng(3)
-    places = rng.uniform(0, 50, (40, 2))
-    places[7] = places[8]
-    g = Graph.from_coordinates(places, k=3, metric=metric, weights="distance")
-    distance = (great_circle if metric == "haversine" else straight)(places)
-    unit = Graph.from_coordinates(places, k=3, metric=metric)
-    along = np.array([distance[u, v] for u, v, _ in unit.edges()])
-    scale = np.median(along[along > 0])
-    expected = np.exp(-((along / scale) ** 2))
-    np.testing.assert_allclose([w for *_, w in g.edges()], expected, rtol=1e-9)
-
-
-def test_distance_weights_where_all_coincide():
-    g = Graph.from_coordinates(np.ones((4, 2)), weights="distance")
-    assert g == Graph.complete(range(4))
-
-
 def test_k_is_clipped_to_all_others():
     places = np.random.default_rng(0).random((5, 2))
     for k in (4, 5, 100):
@@ -190,7 +171,6 @@ def test_very_small_and_very_large_coordinates(size):
         (np.zeros((3, 2)), {"k": 0}, "k is 0"),
         (np.zeros((3, 2)), {"k": 1.5}, "k is 1.5; give a whole number"),
         (np.zeros((3, 2)), {"metric": "manhattan"}, "metric is 'manhattan'; choose"),
-        (np.zeros((3, 2)), {"weights": "inverse"}, "weights is 'inverse'; choose"),
         (np.zeros((3, 2)), {"labels": ["a"]}, "1 labels were given for 3 nodes"),
         (np.zeros(3), {}, r"found shape \(3,\)"),
         (np.zeros((0, 2)), {}, "no nodes"),

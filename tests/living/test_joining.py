@@ -169,20 +169,6 @@ def test_what_was_found_together_takes_newcomers_too(few: int) -> None:
     assert est.update(X[:3], y[:3], nodes[:3]).refitted == (0,)
 
 
-def test_without_rows_the_neighbours_answer() -> None:
-    X, y, nodes = rows(N)
-    est = FedRelaxRegressor(Ridge(), ring(N), alpha=0.3).fit(X, y, nodes)
-    est.plug_in("new", neighbours={0: 1.0, 1: 3.0})
-    said = est.predict(X[:5], ["new"] * 5)
-    parts = [est.predict(X[:5], [i] * 5) for i in (0, 1)]
-    assert said == pytest.approx(0.25 * parts[0] + 0.75 * parts[1])
-    assert "new" not in est.models_
-    assert "new" in est.whole_graph_
-    change = est.plug_in("new", X[:6], y[:6])
-    assert dict(change.neighbours) == {0: 1.0, 1: 3.0}
-    assert "new" in est.models_
-
-
 def test_by_coordinates() -> None:
     X, y, nodes = rows(N)
     graph = Graph.from_coordinates({i: (60.0 + i, 10.0) for i in range(N)}, k=2, metric="haversine")
@@ -249,8 +235,6 @@ def test_a_pickle_takes_nobodys_rows_along() -> None:
     ("asked", "words"),
     [
         ({"label": 3}, "node 3 is in the network already"),
-        ({"X": None, "y": None}, "neither rows nor neighbours"),
-        ({"y": None}, "X is given but y is not"),
         ({"neighbours": [99]}, "neighbours of node 'new': 99 has no model"),
         ({"neighbours": {0: -1.0}}, "the weight of 0 is -1.0"),
         ({"position": (1.0, 2.0)}, "the network's graph has none"),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedrelax.datasets.synthetic import largest_remainder
 from fedrelax.errors import FedRelaxError
-from fedrelax.schema.kinds import find_column, where
+from fedrelax.schema.kinds import find_column
 from fedrelax.schema.reading import read_table
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray
 from fedrelax.validation import RandomState, check_count
@@ -85,8 +85,8 @@ def load_weather(path: str | Path) -> Weather:
     """Read a file of hourly temperatures and build the features of a daily curve with a trend.
 
     Time runs from -1 at the first hour of the file to 1 at the last; the sine and cosine have a
-    period of one day. Rows without a temperature are left out and repeated readings of one station
-    and hour are averaged.
+    period of one day. Rows without a time, a place or a temperature are left out, and repeated readings of
+    one station and hour are averaged.
     """
     import pandas as pd
 
@@ -96,15 +96,7 @@ def load_weather(path: str | Path) -> Weather:
     frame = given.assign(
         Timestamp=pd.to_datetime(given["Timestamp"], errors="coerce", format="ISO8601"),
         **{name: pd.to_numeric(given[name], errors="coerce").astype(float) for name in numeric},
-    )
-    for column in columns:
-        bad = frame[column].isna() & (given[column].notna() | (column != "temp"))
-        if bad.any():
-            what = "something other than a number" if column in numeric else "nothing usable"
-            raise FedRelaxError(
-                f"column {column!r} holds {what} in {int(bad.sum())} rows, first on "
-                f"{where(frame.index, int(bad.argmax()))}; correct or remove these rows"
-            )
+    ).dropna()
     frame = frame[np.isfinite(frame["temp"])]
     if frame.empty:
         raise FedRelaxError(f"{path} holds no temperature; fill in the column 'temp'")

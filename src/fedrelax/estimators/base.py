@@ -45,7 +45,13 @@ from fedrelax.solvers import FedRelax, Result
 from fedrelax.solvers.pooling import check_default
 from fedrelax.splits import FOLD_STREAM, RowGroups, as_seed
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
-from fedrelax.validation import check_alone, check_callbacks, check_choice, check_flag, check_number
+from fedrelax.validation import (
+    check_callbacks,
+    check_choice,
+    check_flag,
+    check_number,
+    check_sequence,
+)
 from fedrelax.views import Looks
 from fedrelax.wiring import Discover, Wiring
 from fedrelax.wiring.discover import SMALL
@@ -103,7 +109,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         """
         check_number("validation_share", self.validation_share, least=0.0, below=1.0)
         check_callbacks(self.callbacks)
-        check_alone(self.alone)
+        check_sequence("alone", self.alone, "nodes")
         check_choice("unknown", self.unknown, UNKNOWN)
         check_flag("quick", self.quick)
         if self.minutes is not None:

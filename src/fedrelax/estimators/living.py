@@ -50,8 +50,8 @@ class FittedNetwork(TableRows):
     def plug_in(
         self,
         label: Label,
-        X: Any = None,
-        y: Any = None,
+        X: Any,
+        y: Any,
         model: Model = None,
         neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
         *,
@@ -69,20 +69,15 @@ class FittedNetwork(TableRows):
             0.1 for models such as trees, which never quite settle). Nodes whose rows are not available stay
             as they are.
 
-        A newcomer without rows is predicted by the mean of its neighbours. One with rows is fitted with
-        the network's alpha. If models were found for all nodes together (``alpha="auto"`` with
-        ``estimator="auto"``), there is no alpha for a single node: the newcomer then chooses its own
-        balance between its rows and its neighbours' answers by cross-validation, and the others stay
-        as they are.
+        A newcomer is fitted with the network's alpha. If models were found for all nodes together
+        (``alpha="auto"`` with ``estimator="auto"``), there is no alpha for a single node: the newcomer then
+        chooses its own balance between its rows and its neighbours' answers by cross-validation, and the
+        others stay as they are.
         """
-        network, rows = self.living_, None
-        if X is not None:
-            if y is None:
-                raise FedRelaxError(f"node {label!r}: X is given but y is not; give both")
-            who = f"node {label!r}: "
-            rows = self._by_node(X, y, [label] * len(X), who).get(label)
-            if rows is None:
-                raise FedRelaxError(f"{who}X has no rows; leave X and y out")
+        network, who = self.living_, f"node {label!r}: "
+        rows = self._by_node(X, y, [label] * len(X), who).get(label)
+        if rows is None:
+            raise FedRelaxError(f"{who}X has no rows")
         if model is not None:
             view, update = self._views({label: model})[label], network.coupling.update
             model = local_model(view, self._result.task, update)

@@ -108,7 +108,6 @@ class Graph:
         k: int = 5,
         metric: Literal["auto", "haversine", "euclidean"] = "auto",
         labels: Iterable[object] | None = None,
-        weights: Literal["unit", "distance"] = "unit",
     ) -> Self:
         """Join every node to its ``k`` nearest others; two nodes are joined if either chooses the other.
 
@@ -117,13 +116,10 @@ class Graph:
         columns are then ignored), and Euclidean ones otherwise; "haversine" reads arrays and dicts
         as (latitude, longitude) in degrees. If there are no more than ``k`` other nodes, all are joined.
 
-        Weights are 1 ("unit"), or exp(-(d / s)^2), where d is the length of the edge and s the
-        median length, not counting zeros ("distance"; if d is far above s, the weight rounds to no edge).
-
         >>> Graph.from_coordinates({"a": (0, 0), "b": (0, 1), "c": (0, 3)}, k=1).neighbours("b")
         {'a': 1.0, 'c': 1.0}
         """
-        return cls(*families.nearest_by_coordinates(coords, k, metric, labels, weights))
+        return cls(*families.nearest_by_coordinates(coords, k, metric, labels))
 
     @classmethod
     def complete(cls, labels: Iterable[object], weight: float = 1.0) -> Self:

@@ -15,7 +15,7 @@ from fedrelax.graph.matrices import from_pairs
 from fedrelax.graph.tables import read_table
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import FloatArray, IntArray, Label
-from fedrelax.validation import RandomState, generator
+from fedrelax.validation import RandomState, check_count, generator
 
 SUM_ROUNDING = 1e-6
 """How far the sum of a node's shares may be from 1."""
@@ -29,12 +29,9 @@ def stochastic_block(
     For each pair of blocks, the number of edges is drawn first (binomial), then which ones: the
     work grows with the number of edges, not with the number of pairs of nodes.
     """
-    try:
-        counts = [index(size) for size in sizes]
-    except TypeError:
-        raise FedRelaxError(f"sizes is {sizes!r}; give a list of whole numbers") from None
-    if not counts or min(counts) < 1:
-        raise FedRelaxError(f"sizes is {sizes!r}; give at least one block and one node in each")
+    counts = [*sizes]
+    for size in counts or [0]:
+        check_count("each of sizes", size, least=1)
     for name, p in (("p_in", p_in), ("p_out", p_out)):
         if not isinstance(p, Real) or not 0 <= p <= 1:
             raise FedRelaxError(f"{name} is {p!r}; give a probability between 0 and 1")
@@ -104,15 +101,13 @@ STEP = 1e-9
 
 
 def nearest_by_coordinates(
-    coordinates: object, k: int, metric: str, labels: Iterable[object] | None, weights: str
+    coordinates: object, k: int, metric: str, labels: Iterable[object] | None
 ) -> tuple[sparse.csr_array, tuple[Label, ...], FloatArray, bool]:
     """Return the adjacency, labels, positions, and whether these are latitudes and longitudes."""
     if metric not in ("auto", "haversine", "euclidean"):
         raise FedRelaxError(
             f"metric is {metric!r}; choose 'auto', 'haversine' (latitude, longitude) or 'euclidean'"
         )
-    if weights not in ("unit", "distance"):
-        raise FedRelaxError(f"weights is {weights!r}; choose 'unit' or 'distance'")
     globe = metric == "haversine"
     if metric != "euclidean" and is_frame(coordinates):
         frame = as_frame(coordinates)
@@ -129,15 +124,7 @@ def nearest_by_coordinates(
     positions, names = read_table(coordinates, labels, "coordinate")
     points = on_the_sphere(positions, names) if globe else _to_unit_size(positions)
     i, j = neighbour_pairs(points, k, names)
-    values = np.ones(len(i))
-    if weights == "distance":
-        distance = np.linalg.norm(points[i] - points[j], axis=1)
-        if globe:
-            distance = 2 * np.arcsin(np.minimum(distance / 2, 1))
-        apart = distance[distance > 0]
-        if len(apart):
-            values = np.exp(-((distance / np.median(apart)) ** 2))
-    return from_pairs(len(names), i, j, values), names, positions, globe
+    return from_pairs(len(names), i, j, np.ones(len(i))), names, positions, globe
 
 
 def neighbour_pairs(

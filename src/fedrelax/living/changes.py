@@ -22,7 +22,7 @@ from fedrelax.validation import check_count
 def plug_in(
     network: LivingNetwork,
     label: Label,
-    rows: OwnRows | None,
+    rows: OwnRows,
     model: LocalModel | None = None,
     neighbours: Mapping[Label, float] | Iterable[Label] | None = None,
     position: object = None,
@@ -41,40 +41,32 @@ def plug_in(
         near = _nearest(network, label, here)
     else:
         near = network.neighbours_of(label) if network.knows(label) else {}
-    if rows is None and not near:
-        raise FedRelaxError(
-            f"node {label!r} has neither rows nor neighbours; give one or the other: X and y, "
-            "neighbours= or position="
-        )
     with network.changing():
         network.enter(label, here)
-        if rows is None:
-            wave, change = None, Change("join", (label,), neighbours=near)
-        else:
-            weights, target = network.carrying(rows[0]), network.task.encode(rows[1])
-            check_finite(label, weights)
-            near = near or find_neighbours(network, label, rows, model)
-            error = error_of_neighbours(network, weights, target, near)
-            check_finite(label, error)
-            first = network.models[next(iter(near))] if model is None else model
-            wave = Ripple(network, near, tol)
-            fitted, network.said[label], network.alone[label] = fit_newcomer(
-                network, label, first, rows, near
-            )
-            network.models[label], network.rows[label] = fitted, rows
-            network.connect(label, near)
-            wave.fitted(label)
-            wave.spread(label)
-            if network.least_squares.serves(label):
-                wave.start([label])
-            change = Change(
-                "join",
-                (label,),
-                neighbours=near,
-                rows=len(target),
-                error=error,
-                errors={label: error},
-            )
+        weights, target = network.carrying(rows[0]), network.task.encode(rows[1])
+        check_finite(label, weights)
+        near = near or find_neighbours(network, label, rows, model)
+        error = error_of_neighbours(network, weights, target, near)
+        check_finite(label, error)
+        first = network.models[next(iter(near))] if model is None else model
+        wave = Ripple(network, near, tol)
+        fitted, network.said[label], network.alone[label] = fit_newcomer(
+            network, label, first, rows, near
+        )
+        network.models[label], network.rows[label] = fitted, rows
+        network.connect(label, near)
+        wave.fitted(label)
+        wave.spread(label)
+        if network.least_squares.serves(label):
+            wave.start([label])
+        change = Change(
+            "join",
+            (label,),
+            neighbours=near,
+            rows=len(target),
+            error=error,
+            errors={label: error},
+        )
         network.given[label] = dict(near)
         return _finished(network, change, wave, start)
 
@@ -153,20 +145,19 @@ def update(
         return _finished(network, change, wave, start)
 
 
-def _finished(network: LivingNetwork, change: Change, wave: Ripple | None, start: float) -> Change:
+def _finished(network: LivingNetwork, change: Change, wave: Ripple, start: float) -> Change:
     """Let others follow, and add the change to the story, with what followed and the time it took."""
-    if wave is not None:
-        wave.run()
-        change = replace(
-            change,
-            refitted=tuple(wave.refits),
-            refits=sum(wave.refits.values()),
-            waiting=tuple(wave.waiting),
-            movement=wave.movement,
-            notes=wave.notes + change.notes,
-        )
+    wave.run()
     network.check_answers()
-    done = replace(change, seconds=time.perf_counter() - start)
+    done = replace(
+        change,
+        refitted=tuple(wave.refits),
+        refits=sum(wave.refits.values()),
+        waiting=tuple(wave.waiting),
+        movement=wave.movement,
+        notes=wave.notes + change.notes,
+        seconds=time.perf_counter() - start,
+    )
     network.story.append(done)
     return done
 
