@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -16,8 +19,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax import FedRelaxRegressor, Graph
 from fedrelax.errors import NodeFitError
-from fedrelax.runtime import Distillation, workers
-from fedrelax.runtime.workers import using_backend
+from fedrelax.runtime import Distillation
+from fedrelax.runtime.workers import ClusterError, using_backend
 from fedrelax.solvers import FedRelax
 
 pytestmark = pytest.mark.cluster
@@ -45,12 +48,27 @@ def model_for(label: int) -> BaseEstimator:
 def backend(request) -> Iterator[str]:
     """Keep one cluster of two workers for all tests; what is compared with runs in threads."""
     package = {"dask": "distributed", "ray": "ray"}[request.param]
-    pytest.importorskip(package, reason=f"needs {package}, which is not installed")
-    with using_backend(request.param):
-        present = workers._present.get()
-        assert present is not None
-        present.pool(2)
+    library = pytest.importorskip(package, reason=f"needs {package}, which is not installed")
+    with cluster_of(request.param, library, workers=2), using_backend(request.param):
         yield request.param
+
+
+@contextmanager
+def cluster_of(name: str, library: Any, workers: int) -> Iterator[None]:
+    """Start a cluster on this machine."""
+    if name == "dask":
+        here = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+        with (
+            library.LocalCluster(n_workers=workers, threads_per_worker=1, **here) as cluster,
+            library.Client(cluster),
+        ):
+            yield
+        return
+    library.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    try:
+        yield
+    finally:
+        library.shutdown()
 
 
 def fitted(models=model_for, graph=RING, solver=None, rounds=2, **settings) -> FedRelaxRegressor:
@@ -134,14 +152,26 @@ def test_a_model_that_fails_is_named_as_it_is_here(backend):
     fitted(lambda label: SVR(), rounds=1)  # the cluster is as good as before
 
 
-def test_a_backend_of_joblib_is_honoured(backend):
-    here = fitted(lambda label: SVR()).predict(X, nodes=LABELS)
-    if backend == "ray":
-        pytest.importorskip("ray.util.joblib").register_ray()
-    token = workers._present.set(None)
-    try:
-        with joblib.parallel_config(backend, n_jobs=2):
-            there = fitted(lambda label: SVR()).predict(X, nodes=LABELS)
-    finally:
-        workers._present.reset(token)
-    assert np.array_equal(there, here)
+class Deadly(Fails):
+    """A model that takes its worker with it."""
+
+    def fit(self, X, y, sample_weight=None):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_ends_is_told_in_one_sentence(backend):
+    with pytest.raises(ClusterError, match="the cluster lost some of the nodes"):
+        fitted(lambda label: Deadly())
+
+
+def test_a_cluster_at_an_address_is_joined_and_left_as_it_was():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        dashboard_address="127.0.0.1:0",
+    ) as cluster:
+        fitted(lambda label: SVR(), backend="dask", address=cluster.scheduler_address, n_jobs=2)
+        assert len(cluster.workers) == 1 and cluster.status.name == "running"

@@ -142,7 +142,7 @@ def start_workers(jobs: int, backend: str | None = None) -> None:
     once per fit, uncounted, so they are silenced.
     """
     from fedrelax.runtime import Workers
-    from fedrelax.runtime.clusters import ignoring_ctrl_c
+    from fedrelax.runtime.workers import ignoring_ctrl_c
 
     if jobs == 1 or backend not in (None, "processes"):
         return

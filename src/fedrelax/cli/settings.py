@@ -215,8 +215,7 @@ class LearningConfig:
     )
     address: str | None = flag(
         OUTPUT,
-        "The cluster to use, with --backend dask or ray. Default: one with --jobs workers is "
-        "started here, and stopped at the end.",
+        "The cluster to join, with --backend dask or ray.",
         metavar="HOST:PORT",
         argument="address",
         saved=False,

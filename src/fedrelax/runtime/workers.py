@@ -1,21 +1,26 @@
-"""Where fits run: here, in threads, in processes, or on a cluster. The result is the same."""
+"""Where fits run: here, in threads or processes, or on a cluster of Dask or Ray, with the same result."""
 
 from __future__ import annotations
 
 import copy
+import signal
+import socket
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
 from numbers import Integral
 from typing import Any
+from urllib.parse import urlsplit
 
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 
-from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
-from fedrelax.runtime.clusters import Pool, Run, dask_pool, lost_work, ray_pool, reachable
+from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.extras import need
 from fedrelax.threads import one_thread
 
 JOBLIB = {"threads": "threading", "processes": "loky", "dask": "dask", "ray": "ray"}
@@ -24,8 +29,20 @@ PACKAGES = {"dask": "distributed", "ray": "ray"}
 """The package that each cluster backend needs; the backend is also the name of the extra."""
 MOST_PER_CORE, MOST_WORKERS = 4, 64
 """More workers than these, per core or on a small machine, only take memory."""
+CLUSTER_ERRORS = ("distributed", "ray.exceptions")
+SECONDS = 15.0
+"""How long a cluster may take to answer."""
 PARTS_PER_WORKER = 4
 """Tasks are sent in parts, several per worker, so that none waits long for the slowest."""
+
+Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+"""Runs a function over tuples of arguments and returns the results in that order."""
+Cluster = tuple[Run, int]
+"""The workers of a cluster, and how many they are."""
+
+
+class ClusterError(FedRelaxError):
+    """A cluster cannot be reached, or has lost work."""
 
 
 def check_jobs(n_jobs: Any) -> None:
@@ -59,142 +76,166 @@ def check_backend(backend: Any, address: Any) -> None:
         )
 
 
-class BackendContext:
-    """A backend that was asked for, and its cluster once it is needed; ``stack`` shuts it down."""
-
-    def __init__(self, backend: str, address: str | None, stack: ExitStack) -> None:
-        self.backend, self.address, self._stack = backend, address, stack
-        self._pool: Pool | None = None
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether work goes to a cluster, not to joblib's threads or processes."""
-        return self.backend in PACKAGES
-
-    @property
-    def used(self) -> bool:
-        """Whether the cluster was needed."""
-        return self._pool is not None
-
-    def pool(self, n_jobs: int | None) -> Pool:
-        """Return the cluster's workers; the first call joins or starts the cluster."""
-        if self._pool is None:
-            workers = cpu_count() if n_jobs is None else int(n_jobs)
-            workers = workers if workers > 0 else max(1, cpu_count() + 1 + workers)
-            start = dask_pool if self.backend == "dask" else ray_pool
-            self._pool = start(self.address, workers, self._stack)
-        return self._pool
-
-
-_present: ContextVar[BackendContext | None] = ContextVar("backend", default=None)
+_present: ContextVar[tuple[str, Cluster | None] | None] = ContextVar("backend", default=None)
+"""What was asked for: joblib's name of the backend, and the cluster if it is one."""
 
 
 @contextmanager
 def using_backend(backend: str | None, address: str | None = None) -> Iterator[None]:
-    """Run everything inside on "threads", "processes", "dask" or "ray"; None changes nothing.
+    """Run the fits of all that is inside on "threads", "processes", "dask" or "ray"; None changes nothing.
 
-    A cluster is joined at ``address``, or is the one that this process already uses, or is started on
-    this machine with ``n_jobs`` workers; one that was started is shut down in the end, even after an
-    error. The result is the same everywhere.
+    A cluster is the one at ``address``, which is left in the end, or the one that this process has joined
+    already. The result is the same everywhere.
     """
     check_backend(backend, address)
-    present = _present.get()
-    if backend is None or (present and (present.backend, present.address) == (backend, address)):
+    if backend is None:
         yield
         return
-    if address is not None:
-        reachable(backend, address)
     with ExitStack() as stack:
-        context = BackendContext(backend, address, stack)
-        token = _present.set(context)
+        cluster: Cluster | None = None
+        if backend in PACKAGES:
+            join = _join_dask if backend == "dask" else _join_ray
+            cluster = join(address, stack)
+        token = _present.set((JOBLIB[backend], cluster))
         try:
             yield
         finally:
             _present.reset(token)
-    if context.is_cluster and not context.used:
-        warnings.warn(
-            f"backend={backend!r} was not needed: these models are computed for all nodes at once, "
-            "in this process, which is faster",
-            FedRelaxWarning,
-            stacklevel=3,
+
+
+def _call(function: Callable[..., Any], task: tuple[Any, ...]) -> Any:
+    return function(*task)
+
+
+def _join_dask(address: str | None, stack: ExitStack) -> Cluster:
+    distributed = need("distributed", "dask")
+    try:
+        if address is None:
+            client = distributed.default_client()
+        else:
+            _check_address(address)
+            joined = distributed.Client(address, timeout=SECONDS, set_as_default=False)
+            client = stack.enter_context(joined)
+    except (OSError, ValueError) as error:
+        raise _unreachable("dask", address, "dask scheduler", error) from None
+
+    def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        sent = client.scatter(list(tasks), hash=False)
+        return list(
+            client.gather([client.submit(_call, function, task, pure=False) for task in sent])
         )
+
+    return run, max(1, int(sum(client.nthreads().values())))
+
+
+def _join_ray(address: str | None, stack: ExitStack) -> Cluster:
+    ray = need("ray", "ray")
+    if not ray.is_initialized():
+        try:
+            if address not in (None, "auto"):
+                _check_address(address or "")
+            ray.init(address=address or "auto", log_to_driver=False)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise _unreachable("ray", address, "ray start", error) from None
+        stack.callback(ray.shutdown)
+    elif address not in (None, "auto", str(ray.get_runtime_context().gcs_address)):
+        raise ClusterError(
+            f"address={address!r}: this process has already joined another Ray cluster, and can be in only "
+            "one; call ray.shutdown() first, or leave the address out"
+        )
+    call = ray.remote(num_cpus=1, max_retries=0)(_call)
+
+    def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        sent = [call.remote(function, task) for task in tasks]
+        try:
+            return [ray.get(reference) for reference in sent]
+        except ray.exceptions.RayTaskError as error:
+            raise getattr(error, "cause", error) from None
+
+    return run, max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _check_address(address: str) -> None:
+    """Try to connect: clusters' own clients wait long if nothing listens there."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.hostname is None or parts.port is None:
+        raise ValueError("it is not HOST:PORT")
+    socket.create_connection((parts.hostname, parts.port), timeout=SECONDS).close()
+
+
+def _unreachable(backend: str, address: str | None, command: str, error: Exception) -> ClusterError:
+    where = "" if address is None else f", address={address!r}"
+    text = " ".join(str(error).split())[:200]
+    return ClusterError(
+        f"backend={backend!r}{where}: no cluster could be joined ({text}); start one and "
+        f"give the address= that {command} prints"
+    )
 
 
 class Workers:
-    """Maps a function over tasks with ``n_jobs`` workers.
+    """Maps a function over tasks with ``n_jobs`` workers, or with all workers of a cluster.
 
-    The backend is the one given as ``backend=``; else the one set with joblib's ``parallel_config``;
-    else threads or processes, whichever suits the models. Every task uses one thread, whatever the
-    number of workers: summing in another order would change the last digits, and small fits gain
-    nothing from more threads.
+    The backend is the one of ``using_backend``; else the one set with joblib's ``parallel_config``; else
+    threads or processes, whichever suits the models. Every task uses one thread, whatever the number of
+    workers: summing in another order would change the last digits, and small fits gain nothing from more.
     """
 
     def __init__(self, n_jobs: int | None, threads: bool) -> None:
         check_jobs(n_jobs)
-        self._asked, self._threads = n_jobs, threads
+        self._prefer = "threads" if threads else "processes"
         self.n_jobs = int(effective_n_jobs(n_jobs))
 
     @contextmanager
     def open(self) -> Iterator[Run]:
         """Yield a function that runs tasks; workers start with its first call and stay to the end."""
-        present = _present.get()
-        on_cluster = present is not None and present.is_cluster
+        _, cluster = _present.get() or (None, None)
         with one_thread(), ExitStack() as stack:
-            pools: list[Pool] = []
+            pools: list[Parallel] = []
+
+            def in_pool(
+                function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+            ) -> list[Any]:
+                if not pools:
+                    pools.append(stack.enter_context(self._parallel()))
+                return list(pools[0](delayed(function)(*task) for task in tasks))
 
             def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-                if not tasks or (self.n_jobs == 1 and not on_cluster):
+                if cluster is not None and tasks:
+                    return _in_parts(*cluster, function, tasks)
+                if self.n_jobs == 1 or not tasks:
                     return [function(*task) for task in tasks]
-                if not pools:
-                    pools.append(self._pool(stack))
                 if self.backend in ("threading", "loky"):
-                    return pools[0][0](function, tasks)
-                return self._in_parts(pools[0], function, tasks)
+                    return in_pool(function, tasks)
+                return _in_parts(in_pool, self.n_jobs, function, tasks)
 
             yield run
 
     @property
     def backend(self) -> str:
         """joblib's name for the backend, or the name of the backend's class."""
-        present = _present.get()
-        if present is not None:
-            return JOBLIB[present.backend]
-        found = get_active_backend(prefer="threads" if self._threads else "processes")[0]
-        kind = type(found).__name__
+        name, _ = _present.get() or (None, None)
+        kind = name or type(get_active_backend(prefer=self._prefer)[0]).__name__
         return {"ThreadingBackend": "threading", "LokyBackend": "loky"}.get(kind, kind)
 
-    def _pool(self, stack: ExitStack) -> Pool:
-        """Return the workers: those of the cluster asked for, or new ones until ``stack`` is closed."""
-        present, name = _present.get(), self.backend
-        if present is not None and present.is_cluster:
-            return present.pool(self._asked)
-        if name not in JOBLIB.values():
-            return _pool(stack, n_jobs=self.n_jobs)
+    def _parallel(self) -> Parallel:
+        """Return joblib's workers; the settings apply to nothing else that runs here."""
+        name = self.backend
+        if name not in ("threading", "loky"):
+            return Parallel(n_jobs=self.n_jobs)
         inner = {"inner_max_num_threads": 1} if name == "loky" else {}
-        return _pool(stack, backend=name, n_jobs=self.n_jobs, **inner)
-
-    def _in_parts(
-        self, pool: Pool, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
-    ) -> list[Any]:
-        """Run on a cluster or an unknown backend: in a few parts, each limited to one thread."""
-        run, workers = pool
-        many = min(len(tasks), PARTS_PER_WORKER * workers)
-        with lost_work(self.backend):
-            found = run(_part, [(function, tasks[k::many]) for k in range(many)])
-        found = copy.deepcopy(found)  # shared arrays are read-only
-        return [found[k % many][k // many] for k in range(len(tasks))]
+        with parallel_config(name, **inner):
+            return Parallel(n_jobs=self.n_jobs)
 
 
-def _pool(stack: ExitStack, **settings: Any) -> Pool:
-    """Open joblib's workers with these settings, which apply to nothing else that runs here."""
-    with parallel_config(**settings):
-        backend, n_jobs = get_active_backend()
-    parallel = stack.enter_context(Parallel(n_jobs=n_jobs, backend=backend))
-
-    def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
-        return list(parallel(delayed(function)(*task) for task in tasks))
-
-    return run, int(backend.effective_n_jobs(n_jobs))
+def _in_parts(
+    run: Run, workers: int, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+) -> list[Any]:
+    """Run on a cluster, or a backend of joblib's that is not known: in a few parts."""
+    many = min(len(tasks), PARTS_PER_WORKER * workers)
+    with _lost_work():
+        found = run(_part, [(function, tasks[k::many]) for k in range(many)])
+    found = copy.deepcopy(found)  # shared arrays are read-only
+    return [found[k % many][k // many] for k in range(len(tasks))]
 
 
 def _part(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -206,3 +247,37 @@ def _part(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> lis
     with one_thread(), parallel_config("sequential"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [function(*task) for task in copy.deepcopy(tasks)]
+
+
+@contextmanager
+def _lost_work() -> Iterator[None]:
+    """Turn what a cluster raises when workers die into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        lost = isinstance(error, CancelledError) or type(error).__module__.startswith(
+            CLUSTER_ERRORS
+        )
+        if not lost:
+            raise
+        text = " ".join(str(error).split())[:200]
+        raise ClusterError(
+            f"the cluster lost some of the nodes ({type(error).__name__}: {text}); check its logs for "
+            "workers that died, often for lack of memory, and run again"
+        ) from error
+
+
+@contextmanager
+def ignoring_ctrl_c() -> Iterator[None]:
+    """Let processes started inside ignore Ctrl-C, so that only this one handles it.
+
+    A terminal sends it to all processes of a command; those started while it is ignored keep ignoring it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

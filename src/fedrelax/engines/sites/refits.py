@@ -10,7 +10,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError
 from fedrelax.models import BatchedModel, LocalModel, Rows
-from fedrelax.runtime.clusters import Run
+from fedrelax.runtime.workers import Run
 from fedrelax.typing import AnyArray, FloatArray, Label, Model
 
 AnswerKey = str | tuple[str, Label]
