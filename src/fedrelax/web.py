@@ -5,6 +5,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import socket
+import threading
+import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
@@ -127,6 +129,14 @@ class Server:
         """Answer until ``stop``, or until a signal if this is the main thread."""
         with self._socket:
             self._server.run(sockets=[self._socket])
+
+    def start(self, name: str) -> threading.Thread:
+        """Answer in a thread of this name, and return it once requests are taken."""
+        thread = threading.Thread(target=self.run, name=name, daemon=True)
+        thread.start()
+        while thread.is_alive() and not self._server.started:
+            time.sleep(0.01)
+        return thread
 
     def stop(self) -> None:
         """Stop: requests under way are answered, new ones are not accepted."""
