@@ -5,6 +5,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import socket
+import threading
+import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
@@ -128,6 +130,14 @@ class Server:
         with self._socket:
             self._server.run(sockets=[self._socket])
 
+    def start(self, name: str) -> threading.Thread:
+        """Answer in a thread of this name, and return it once requests are taken."""
+        thread = threading.Thread(target=self.run, name=name, daemon=True)
+        thread.start()
+        while thread.is_alive() and not self._server.started:
+            time.sleep(0.01)
+        return thread
+
     def stop(self) -> None:
         """Stop: requests under way are answered, new ones are not accepted."""
         self._server.should_exit = True
@@ -148,8 +158,7 @@ def _guarded(
 
     async def call(scope: Any, receive: Any, send: Any) -> None:
         request, answer = requests.Request(scope), None
-        name = host_name(request.headers.get("host", ""))
-        if name not in names and not is_address(name):
+        if not is_own(request.headers.get("host", ""), names):
             answer = refused(Refusal(403, FOREIGN))
         elif token is not None and scope["path"] not in open_paths and not _knows(request, token):
             answer = refused(Refusal(401, NO_TOKEN))
@@ -167,26 +176,16 @@ def _knows(request: Any, token: str) -> bool:
     return len(given) == 1 and hmac.compare_digest(given[0].encode(), f"Bearer {token}".encode())
 
 
-def host_name(host: str) -> str:
-    """Return a Host without its port, in lower case.
+def is_own(host: str, names: Collection[str]) -> bool:
+    """Tell whether a Host, without its port, is one of the names or a numeric address.
 
-    >>> host_name("LOCALHOST:8000"), host_name("[::1]:80"), host_name("[")
-    ('localhost', '::1', '')
+    >>> [is_own(host, {"localhost"}) for host in ("LOCALHOST:80", "[::1]:80", "evil.example", "")]
+    [True, True, False, False]
     """
     try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def is_address(name: str) -> bool:
-    """Tell whether a name is a numeric address.
-
-    >>> is_address("192.168.0.7"), is_address("::1"), is_address("evil.example")
-    (True, True, False)
-    """
-    try:
-        ipaddress.ip_address(name)
+        name = urlsplit(f"//{host}").hostname or ""
+        if name not in names:
+            ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

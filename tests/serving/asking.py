@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -72,8 +71,7 @@ def serving(
         served = Served(read_result(directory), unknown=unknown)
         app = Application(served, max_bytes, said.append, learn)
         server = Server(app.routes(), listening, "127.0.0.1", token, [HEALTH])
-        thread = threading.Thread(target=server.run)
-        thread.start()
+        thread = server.start("fedrelax-serving")
         client = Client(server.address, token)
         client.said = said
         try:

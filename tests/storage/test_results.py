@@ -245,3 +245,14 @@ def test_toml_reads_back_as_it_was_written(settings):
     read = tomllib.loads(dump_toml(settings, comment="two\nlines"))
     assert read == settings
     assert {k: type(v) for k, v in read.items()} == {k: type(v) for k, v in settings.items()}
+
+
+def test_nodes_may_be_called_what_tables_take_for_missing(tmp_path):
+    names = ["NA", "nan", "null"]
+    X, nodes = np.random.default_rng(0).normal(size=(30, 2)), np.repeat(names, 10)
+    fitted = FedRelaxRegressor(Ridge(), alpha=0.2, rounds=1).fit(X, X[:, 0], nodes=nodes)
+    lines = pd.DataFrame({"node": names, "model": ["ridge", "NA", "ridge"], "missed": [""] * 3})
+    save_result(tmp_path / "out", fitted, nodes=lines)
+    saved = read_result(tmp_path / "out")
+    assert saved.nodes.to_dict("list") == lines.to_dict("list")
+    assert np.array_equal(load_result(saved).predict(X, nodes), fitted.predict(X, nodes))

@@ -153,10 +153,7 @@ class LiveView(Callback):
             token = secrets.token_urlsafe(24)
             app = application(self._state, *live_page(self._unit))
             self._server = Server(app, listen(HOST, 0, token), HOST, token, grace=GRACE)
-            self._thread = threading.Thread(
-                target=self._server.run, name="fedrelax-live", daemon=True
-            )
-            self._thread.start()
+            self._thread = self._server.start("fedrelax-live")
             self._say(f"live: {self._server.page}")
         return self._server
 

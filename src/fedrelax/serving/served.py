@@ -169,17 +169,18 @@ class Served:
 
     def describe(self) -> dict[str, Any]:
         """Return what can be asked: the nodes, their models, and what the columns mean."""
-        about, schema, columns, nodes = self.saved.about, self._ready.schema, [], []
-        for column in schema.columns:
-            about_column = {"name": column.name, "kind": column.kind, "gaps": column.gaps}
-            columns.append(
-                about_column | ({"categories": column.categories} if column.categories else {})
-            )
+        about, schema = self.saved.about, self._ready.schema
+        columns = [
+            {"name": column.name, "kind": column.kind, "gaps": column.gaps}
+            | ({"categories": column.categories} if column.categories else {})
+            for column in schema.columns
+        ]
         kinds = dict(zip(self.saved.nodes["node"], self.saved.nodes["model"], strict=True))
+        nodes = []
         for label in self.saved.graph.labels:
             lacks = [schema.column_names[k] for k in self._ready.lacks.get(label, ())]
-            about_node = {"node": label, "model": kinds.get(label)}
-            nodes.append(about_node | ({"lacks": lacks} if lacks else {}))
+            node = {"node": label, "model": kinds.get(label)}
+            nodes.append(node | ({"lacks": lacks} if lacks else {}))
         return {
             "task": about["task"],
             "target": about["target_column"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -193,8 +194,12 @@ def read_frame(
     import pandas as pd
 
     with reading(file):
-        texts: Any = dict.fromkeys(TEXTS, str)
-        frame = pd.read_csv(BytesIO(content), converters=texts)
+        frame = pd.read_csv(BytesIO(content), dtype=str, keep_default_na=False)
+        if frame.isna().any(axis=None):
+            raise Refused("ends in the middle of a line")
+        for column in frame.columns.difference(TEXTS):
+            with suppress(ValueError):  # a column of texts that somebody has added
+                frame[column] = pd.to_numeric(frame[column].replace("", None))
         needed = (*COLUMNS[file], *more)
         numeric = {*needed}.difference(TEXTS)
         missing = [column for column in needed if column not in frame.columns]

@@ -227,10 +227,8 @@ def _seal(
 
 def write_json(path: Path, value: Any) -> None:
     """Write plain values; a number that is not finite becomes null, as JSON has nothing better."""
-    path.write_text(
-        json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-        encoding="utf-8",
-    )
+    text = to_json(value, indent=2, inf_nan_mode="null", fallback=_builtin)
+    path.write_bytes(text + b"\n")
 
 
 def plain(value: Any) -> Any:
