@@ -264,8 +264,8 @@ def _guess(column: Series, gaps: bool, notes: list[str]) -> Task:
         if 0 < len(unread) < len(column) / 2:
             raise FedRelaxError(
                 f"target column {column.name!r} holds numbers except in {counted(len(unread), 'row')}, "
-                f"such as {column.iloc[unread[0]]!r} on {where(column.index, int(unread[0]))}; correct these "
-                "rows, or give task='classification' if they are classes"
+                f"such as {column.iloc[unread[0]]!r} on {where(column.index, int(unread[0]))}; correct "
+                "these rows, or give task='classification' if they are classes"
             )
         return "classification"
     inferred = types.infer_dtype(column, skipna=True)
