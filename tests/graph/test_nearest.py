@@ -151,12 +151,6 @@ def test_k_is_clipped_to_all_others():
     assert Graph.from_coordinates([[1.0, 2.0]], k=3).n_edges == 0
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e300])
-def test_very_small_and_very_large_coordinates(size):
-    places = np.random.default_rng(0).uniform(-1, 1, (20, 2))
-    assert Graph.from_coordinates(places * size, k=3) == Graph.from_coordinates(places, k=3)
-
-
 @pytest.mark.parametrize(
     ("places", "options", "message"),
     [

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from fedrelax.errors import FedRelaxError, counted, listing
 from fedrelax.schema import Schema
 from fedrelax.schema.inferring import coded_table, notes_on_numbers, numbers_in
-from fedrelax.schema.kinds import find_column, first_text, kind_of, to_numbers, where
-from fedrelax.schema.numbers import texts_of
+from fedrelax.schema.kinds import find_column, kind_of, to_numbers, where
+from fedrelax.schema.numbers import read_texts, texts_of
 from fedrelax.schema.reading import UNNAMED
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, IntArray, Series
 
@@ -260,12 +260,12 @@ def _guess(column: Series, gaps: bool, notes: list[str]) -> Task:
             f"into numbers, or name another column as target"
         )
     if kind == "text":
-        place, value, strange = first_text(column)
-        if 0 < strange < len(column) / 2:
+        unread = np.flatnonzero(np.isnan(read_texts(column).values))
+        if 0 < len(unread) < len(column) / 2:
             raise FedRelaxError(
-                f"target column {column.name!r} holds numbers except in {counted(strange, 'row')}, such as "
-                f"{value!r} on {where(column.index, place)}; correct these rows, or give "
-                f"task='classification' if they are classes"
+                f"target column {column.name!r} holds numbers except in {counted(len(unread), 'row')}, "
+                f"such as {column.iloc[unread[0]]!r} on {where(column.index, int(unread[0]))}; correct "
+                "these rows, or give task='classification' if they are classes"
             )
         return "classification"
     inferred = types.infer_dtype(column, skipna=True)
@@ -289,11 +289,9 @@ def _guess(column: Series, gaps: bool, notes: list[str]) -> Task:
 def quantities(column: Series) -> AnyArray:
     """Return the numbers of a target column without gaps; refuse text and dates."""
     if kind_of(column) != "numbers":
-        place, value, _ = first_text(column)
         raise FedRelaxError(
-            f"target column {column.name!r} holds {kind_of(column)} such as {str(value)!r} on "
-            f"{where(column.index, place)}, which regression cannot predict; correct it, or "
-            f"give task='classification'"
+            f"target column {column.name!r} holds {kind_of(column)} such as {str(column.iloc[0])!r}, which "
+            f"regression cannot predict; correct it, or give task='classification'"
         )
     return to_numbers(column)
 

@@ -97,7 +97,7 @@ def _triangle(number: IntArray) -> tuple[IntArray, IntArray]:
 
 LATITUDE, LONGITUDE = ("latitude", "lat"), ("longitude", "lon", "lng", "long")
 STEP = 1e-9
-"""How far points that coincide are set apart in all, where coordinates are of size 1."""
+"""How far points that coincide are set apart in all, relative to the range of the coordinates."""
 
 
 def nearest_by_coordinates(
@@ -122,7 +122,7 @@ def nearest_by_coordinates(
                 "longitude; rename them, or set metric='euclidean'"
             )
     positions, names = read_table(coordinates, labels, "coordinate")
-    points = on_the_sphere(positions, names) if globe else _to_unit_size(positions)
+    points = on_the_sphere(positions, names) if globe else positions
     i, j = neighbour_pairs(points, k, names)
     return from_pairs(len(names), i, j, np.ones(len(i))), names, positions, globe
 
@@ -153,7 +153,8 @@ def neighbour_pairs(
         text = np.array([repr(label) for label in labels])
         order = np.lexsort((text, *points.T[::-1]))
         first = np.maximum.accumulate(np.where(again, 0, np.arange(n)))
-        spread = np.column_stack([points[order], STEP / n * (np.arange(n) - first)])
+        step = STEP * (float(np.ptp(points)) or 1.0) / n
+        spread = np.column_stack([points[order], step * (np.arange(n) - first)])
     near = cKDTree(spread).query(spread, k=k + 1)[1].reshape(n, -1)
     others = near != np.arange(n)[:, None]
     others[others.all(axis=1), -1] = False
@@ -184,9 +185,3 @@ def on_the_sphere(positions: FloatArray, names: Sequence[Label]) -> FloatArray:
     return np.column_stack(
         [across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)]
     )
-
-
-def _to_unit_size(values: FloatArray) -> FloatArray:
-    """Return the values times the power of two (exact) that keeps their squares in range."""
-    scaled: FloatArray = np.ldexp(values, -np.frexp(np.abs(values).max())[1])
-    return scaled

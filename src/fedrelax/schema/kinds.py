@@ -86,16 +86,6 @@ def to_numbers(column: Series) -> FloatArray:
         return np.array([float(text) for text in texts], dtype=np.float64)
 
 
-def first_text(column: Series) -> tuple[int, object, int]:
-    """Return position and value of the first entry that is not a number, and how many such there are."""
-    import pandas as pd
-
-    numbers = pd.to_numeric(column.astype(object), errors="coerce")
-    bad = np.flatnonzero((numbers.isna() & column.notna()).to_numpy())
-    row = int(bad[0]) if len(bad) else int(np.flatnonzero(column.notna())[0])
-    return row, column.iloc[row], len(bad)
-
-
 def _look_like_dates(present: Series) -> bool:
     import pandas as pd
 
