@@ -16,6 +16,7 @@ from fedrelax.baselines import (
     Ditto,
     FedAvg,
     FedMD,
+    FedProx,
     NetworkLasso,
     Oracle,
     Pooled,
@@ -28,7 +29,7 @@ from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.network import Network
 
-PARAMETRIC = [FedAvg(), Ditto(), IFCA(), NetworkLasso()]
+PARAMETRIC = [FedAvg(), FedProx(), Ditto(), IFCA(), NetworkLasso()]
 ANY_MODEL = [
     Alone(),
     Pooled(),
@@ -132,12 +133,12 @@ def test_one_round_of_each_method_is_its_formula():
     np.testing.assert_allclose(
         W1[2], W0[0] - rate * np.mean([gradient(i, W0[0]) for i in range(4)], 0)
     )
-    W0, W1 = first_two(FedAvg(rate=rate, local_steps=3))
+    W0, W1 = first_two(FedProx(rate=rate, mu=pull, local_steps=3))
     ends = []
     for i in range(4):
         w = W0[i]
         for _ in range(3):
-            w = w - rate * gradient(i, w)
+            w = w - rate / (1 + rate * pull) * (gradient(i, w) + pull * (w - W0[i]))
         ends.append(w)
     np.testing.assert_allclose(W1[0], np.mean(ends, 0))
     W0, W1 = first_two(Ditto(rate=rate, pull=pull))

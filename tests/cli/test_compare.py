@@ -42,7 +42,7 @@ def test_all_ways_that_the_models_allow(run, table):
     text = run(*COMPARE, *words, "--model-for", "Oslo=tree")
     assert run.code == 0
     assert (
-        "Not compared: FedAvg, Ditto, IFCA, network Lasso: node 'Oslo': "
+        "Not compared: FedAvg, FedProx, Ditto, IFCA, network Lasso: node 'Oslo': "
         "DecisionTreeRegressor" in text
     )
     for way in ("FedMD", "pooled+node"):

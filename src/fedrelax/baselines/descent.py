@@ -64,15 +64,15 @@ class Descent(Baseline):
 
 
 def averaged(
-    F: LocalObjectives, rng: np.random.Generator, rate: float, steps: int
+    F: LocalObjectives, rng: np.random.Generator, rate: float, steps: int, mu: float = 0.0
 ) -> Iterator[FloatArray]:
-    """Yield the common model at every node: the average of local steps from it."""
+    """Yield the common model at every node: the average of local steps, held near it by ``mu``."""
     w = F.random_models(rng, 1)
     while True:
         W = np.repeat(w, F.n, axis=0)
         yield W
         for _ in range(steps):
-            W = F.step(W, rate)
+            W = F.step(W, rate, mu * (W - w))
         w = np.average(W, axis=0, weights=F.counts)[None]
 
 
@@ -94,6 +94,30 @@ class FedAvg(Descent):
     def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the common model at every node."""
         return averaged(F.shared(), rng, self.step_size(F), self.local_steps)
+
+
+@dataclass(frozen=True)
+class FedProx(Descent):
+    """``local_steps`` gradient steps on L_i(w_i) + mu/2 |w_i - w|^2, then w <- sum_i m_i/m w_i.
+
+    Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated optimization in heterogeneous networks",
+    MLSys 2020.
+    """
+
+    name = "FedProx"
+
+    mu: float = 0.1
+    local_steps: int = 10
+
+    def candidates(self, network: Network) -> Sequence[FedProx]:
+        """Return several strengths of the coupling term."""
+        return [replace(self, mu=mu) for mu in (0.01, 0.1, 1.0)]
+
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
+        """Yield the common model at every node."""
+        rate = self.step_size(F)
+        rate = rate / (1 + rate * self.mu)  # mu adds to the curvature
+        return averaged(F.shared(), rng, rate, self.local_steps, self.mu)
 
 
 @dataclass(frozen=True)

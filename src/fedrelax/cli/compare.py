@@ -40,7 +40,7 @@ class CompareConfig(LearningConfig):
     ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(
         LEARNING,
         "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
-        "model, federation, fedmd, fedavg, ditto, ifca, network-lasso. Default: all that the "
+        "model, federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
     )
     test_share: Annotated[float, Field(gt=0, lt=1)] = flag(
