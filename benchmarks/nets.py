@@ -1,9 +1,10 @@
-"""A small convolutional net per writer: alone, pooled, together.
+"""A small convolutional net per writer: alone, averaged, pooled, together.
 
 ``python -m benchmarks.nets [SPLITS] [JOBS]`` prints, for random splits of the digits by writer
 (20 labelled images each), the test error of the same net
 
 - alone: every writer trains on its own images;
+- FedAvg: the writers' nets are averaged after every round;
 - pooled: one net, trained on everybody's labelled images in one place;
 - FedRelax, seen: the public rows are the labelled images, whose labels stay with their writers;
 - FedRelax, unseen: the public rows are as many other, unlabelled images of the writers.
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedrelax.baselines import Alone, Baseline, Pooled
+from fedrelax.baselines import Alone, Baseline, FedAvg, Pooled
 from fedrelax.baselines.base import validation_curve
 from fedrelax.comparison.ways import Together
 from fedrelax.datasets import digits_by_writer, labelled_split
@@ -41,10 +42,11 @@ STEPS = 5
 DECAYS = (0.001, 0.003)
 LENGTHS = (30, 100, 300)
 """Steps of a net that trains once."""
+RATES = (0.01, 0.03)
 STRENGTHS = (0.3, 1.0)
 """alpha times the number of neighbours."""
-ROUNDS = 120
-WAYS = ("alone", "pooled", "FedRelax, seen", "FedRelax, unseen")
+ROUNDS, AVERAGING_ROUNDS = 120, 200
+WAYS = ("alone", "FedAvg", "pooled", "FedRelax, seen", "FedRelax, unseen")
 
 RowsByWriter = Mapping[Label, AnyArray]
 
@@ -72,6 +74,9 @@ def candidates(name: str, writers: int) -> Iterator[Candidate]:
             way = Alone() if name == "alone" else Pooled()
             for length in LENGTHS:
                 yield Candidate(way, {**net, "first": length})
+        elif name == "FedAvg":
+            for rate in RATES:
+                yield Candidate(FedAvg(rounds=AVERAGING_ROUNDS, rate=rate), net)
         else:
             for strength in STRENGTHS:
                 alpha = strength / (writers - 1)
@@ -159,7 +164,7 @@ def _by_writer(writers: AnyArray, rows: AnyArray) -> dict[Label, AnyArray]:
 
 
 def _stopped(way: Baseline, at: int) -> Baseline:
-    return replace(way, rounds=at) if isinstance(way, Together) else way
+    return replace(way, rounds=at) if isinstance(way, FedAvg | Together) else way
 
 
 def measure(number: int) -> list[float]:
@@ -180,8 +185,8 @@ def main(splits: int = 5, jobs: int = 1) -> None:
     errors = np.array(Parallel(n_jobs=jobs)(delayed(measure)(number) for number in numbers))
     for name, mean in zip(WAYS, errors.mean(axis=0), strict=True):
         print(f"{name}: {mean:.4f}")
-    for name in WAYS[2:]:
-        for other in WAYS[:2]:
+    for name in WAYS[3:]:
+        for other in WAYS[:3]:
             gap = errors[:, WAYS.index(other)] - errors[:, WAYS.index(name)]
             spread = gap.std(ddof=1) / np.sqrt(splits) if splits > 1 else np.nan
             print(f"{other} minus {name}: {gap.mean():+.4f}, standard error {spread:.4f}")

@@ -16,6 +16,7 @@ from fedrelax.baselines import (
     Ditto,
     FedAvg,
     FedMD,
+    FedProx,
     NetworkLasso,
     Oracle,
     Pooled,
@@ -28,7 +29,7 @@ from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.network import Network
 
-PARAMETRIC = [FedAvg(), Ditto(), IFCA(), NetworkLasso()]
+PARAMETRIC = [FedAvg(), FedProx(), Ditto(), IFCA(), NetworkLasso()]
 ANY_MODEL = [
     Alone(),
     Pooled(),
@@ -132,12 +133,12 @@ def test_one_round_of_each_method_is_its_formula():
     np.testing.assert_allclose(
         W1[2], W0[0] - rate * np.mean([gradient(i, W0[0]) for i in range(4)], 0)
     )
-    W0, W1 = first_two(FedAvg(rate=rate, local_steps=3))
+    W0, W1 = first_two(FedProx(rate=rate, mu=pull, local_steps=3))
     ends = []
     for i in range(4):
         w = W0[i]
         for _ in range(3):
-            w = w - rate * gradient(i, w)
+            w = w - rate / (1 + rate * pull) * (gradient(i, w) + pull * (w - W0[i]))
         ends.append(w)
     np.testing.assert_allclose(W1[0], np.mean(ends, 0))
     W0, W1 = first_two(Ditto(rate=rate, pull=pull))
@@ -272,3 +273,86 @@ def test_gradients_are_the_slopes_of_the_values(kind):
         curve = objectives._slopes(W + direction) - objectives._slopes(W)
         size = np.linalg.norm(direction, axis=(1, 2))
         assert (np.linalg.norm(curve, axis=(1, 2)) <= 1.1 * objectives.curvature * size).all()
+
+
+def net_network(module, *, kind="classification", validation=False, **settings):
+    """Three nodes with images of 4 x 4 pixels, of which the upper half tells the class."""
+    torch = pytest.importorskip("torch", reason="nets need PyTorch")
+    from fedrelax import TorchModel
+
+    rng = np.random.default_rng(0)
+    network = Network(Graph.complete(list("abc")), kind, public=rng.random((5, 1, 4, 4)))
+    model = TorchModel(module(torch.nn), **settings)
+    for label, rows in zip("abc", (6, 9, 12), strict=True):
+        X = rng.random((rows, 1, 4, 4))
+        y = X[:, 0, :2].mean((1, 2)) - X[:, 0, 2:].mean((1, 2))
+        y = np.where(y > 0, "up", "down") if kind == "classification" else y
+        network.add(label, X, y, model, validation=(X[:3], y[:3]) if validation else None)
+    return network
+
+
+def plain_net(nn):
+    return lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8, 2))
+
+
+def net_with_statistics(nn):
+    def make():
+        layers = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Tanh(), nn.Flatten()
+        return nn.Sequential(*layers, nn.Linear(8, 2))
+
+    return make
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_average_of_nets_with_one_plain_step_is_descent_on_all_rows(batched):
+    """One step of every node from one net, averaged by rows, is one step on all rows."""
+    network = net_network(plain_net, optimizer="sgd", steps=1, dtype="float64", batched=batched)
+    import torch
+
+    X, y = all_rows(network)
+    run = FedAvg(rounds=7, rate=0.3).run(network, seed=4)
+    start = FedAvg(rounds=0).run(network, seed=4).models["a"].estimator.module_
+    target = torch.as_tensor(network.task.encode(y))
+    optimizer = torch.optim.SGD(start.parameters(), lr=0.3)
+    for _ in range(7):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(start(torch.as_tensor(X)), target).backward()
+        optimizer.step()
+    expected = start(torch.as_tensor(X)).softmax(1).detach().numpy()
+    np.testing.assert_allclose(predictions(run, network), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("module", [plain_net, net_with_statistics])
+def test_average_of_nets_learns_and_reports_its_rounds(module):
+    network = net_network(module, validation=True, lr=0.03, steps=5)
+    ways = FedAvg(rounds=12).candidates(network)
+    assert [way.rate for way in ways] == pytest.approx([0.03, 0.009, 0.09])
+    run = ways[0].run(network)
+    assert run.validation.shape == (13,)
+    assert run.validation[-1] < 0.8 * run.validation[0]
+    answers = [run.models[label].predict(network.nodes["a"].X) for label in "abc"]
+    np.testing.assert_array_equal(answers[0], answers[1])
+    np.testing.assert_array_equal(answers[0], answers[2])
+
+
+def test_patience_ends_only_runs_that_are_measured():
+    """So large a rate gets worse at once; without validation rows all rounds are run."""
+    measured = net_network(plain_net, validation=True, optimizer="sgd", steps=3)
+    curve = FedAvg(rounds=40, rate=30.0, patience=4).run(measured).validation
+    assert len(curve) == np.argmin(curve) + 5 < 41
+    blind = net_network(plain_net, steps=1)
+    settled, longer = (FedAvg(rounds=n, patience=4).run(blind) for n in (6, 12))
+    assert np.abs(predictions(settled, blind) - predictions(longer, blind)).max() > 1e-3
+
+
+def test_average_of_nets_wants_one_net():
+    network = net_network(plain_net)
+    other = net_network(plain_net, lr=0.5)
+    mixed = Network(network.graph, network.kind, public=network.public.common)
+    for label in "abc":
+        node = (other if label == "b" else network).nodes[label]
+        mixed.add(label, node.X, node.y, node.model)
+    with pytest.raises(FedRelaxError, match="node 'b': its model differs from that of node 'a'"):
+        FedAvg().run(mixed)
+    assert "node 'b'" in FedAvg().unsupported_reason(mixed)
+    assert "shape" in FedProx().unsupported_reason(network)

@@ -42,7 +42,7 @@ def test_all_ways_that_the_models_allow(run, table):
     text = run(*COMPARE, *words, "--model-for", "Oslo=tree")
     assert run.code == 0
     assert (
-        "Not compared: FedAvg, Ditto, IFCA, network Lasso: node 'Oslo': "
+        "Not compared: FedAvg, FedProx, Ditto, IFCA, network Lasso: node 'Oslo': "
         "DecisionTreeRegressor" in text
     )
     for way in ("FedMD", "pooled+node"):
@@ -173,6 +173,27 @@ def test_an_ugly_table(run):
     assert "error rate on test rows" in text and "1 node has too few rows" in text
     nodes = pd.read_csv("out/nodes.csv").set_index("node")
     assert nodes.loc["..", "test_rows"] == 0 and np.isnan(nodes.loc["..", "together"])
+
+
+@pytest.mark.parametrize("whole", [1, 2])
+def test_ctrl_c(run, table, monkeypatch, whole):
+    """Pressed in a later split: two whole ones still give a table."""
+    done = []
+
+    def pressed(self, network, *, seed=0, n_jobs=None):
+        if len(done) == whole:
+            raise KeyboardInterrupt
+        done.append(seed)
+        return Alone().run(network)
+
+    monkeypatch.setattr(Pooled, "run", pressed)
+    text = run(*COMPARE, *FAST, "--splits", "4", "--out", "out")
+    if whole == 1:
+        assert run.code == 130 and not Path("out").exists()
+        assert "stopped with 1 of 4 splits complete; a table needs two" in text
+    else:
+        assert run.code == 0 and "Only 2 of 4 splits were measured" in text
+        assert json.loads(Path("out/comparison.json").read_text())["splits_asked_for"] == 4
 
 
 def test_help_has_an_example_and_the_groups_of_fit(run):

@@ -167,6 +167,7 @@ def test_the_same_few_wrong_labels_in_every_split_are_not_certain():
         nodes=("a",),
         rows=np.array([[32, 8]]),
         refused={},
+        planned=3,
     )
     half = 4.302653 * np.sqrt((1 / 3 + 8 / 32) * 7 / 512)
     assert found.difference("alone").low == pytest.approx(0.125 - half, rel=1e-6)

@@ -241,6 +241,33 @@ def test_frames_and_numbers_for_a_machine():
     assert seen[0] == (0, 9, "split 1: alone") and seen[-1][:2] == (9, 9)
 
 
+@dataclass(frozen=True)
+class Pressed(Alone):
+    """Presses Ctrl-C in a given run."""
+
+    name = "pressed"
+    calls: ClassVar[list[int]] = []
+    at: int = 0
+
+    def run(self, network, *, seed=0, n_jobs=None):
+        self.calls.append(0)
+        if len(self.calls) > self.at:
+            raise KeyboardInterrupt
+        return super().run(network, seed=seed, n_jobs=n_jobs)
+
+
+def test_ctrl_c_keeps_whole_splits_if_there_are_two():
+    whole = compare_ways(linear(), *few(), ways=[Alone()], splits=2)
+    Pressed.calls.clear()
+    found = compare_ways(linear(), *few(), ways=[Alone(), Pressed(at=2)], splits=5)
+    assert (found.splits, found.planned) == (2, 5)
+    for way in ("alone", "together"):
+        assert found.error(way) == whole.error(way)
+    Pressed.calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        compare_ways(linear(), *few(), ways=[Pressed(at=1)], splits=5)
+
+
 def test_classes_are_measured_by_their_error_rate():
     X, y, nodes = few(n=3, rows=20)
     labels = np.where(y > 0, "up", "down")

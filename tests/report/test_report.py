@@ -155,7 +155,7 @@ def test_tables_fit_a_terminal():
     ways, rows = ("alone", "mixed model", "together"), np.array([[8, 2]])
     errors = 3000.0 + np.arange(15.0).reshape(5, 3) ** 2
     found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((5, 3, 1)), [[{}] * 3] * 5, ("a",),
-                       rows, {})  # fmt: skip
+                       rows, {}, 5)  # fmt: skip
     text = text_of(way_table(found), width=80)
     assert "\nmixed model " in text and "…" not in text
     assert max(map(len, text.splitlines())) <= 80
@@ -171,5 +171,5 @@ def test_where_most_splits_chose_one_model_the_advice_is_about_that():
     ):
         settings = [[{}, {"one_model": one}] for one in chosen]
         found = Comparison(MEASURES["RMSE"], ways, errors, np.ones((3, 2, 1)), settings, ("a",),
-                           np.array([[80, 20]]), {})  # fmt: skip
+                           np.array([[80, 20]]), {}, 3)  # fmt: skip
         assert f"Federate. {name}" in found.advice

@@ -33,8 +33,8 @@ def test_held_out_images_are_not_public(name):
 @pytest.mark.parametrize("name", nets.WAYS)
 def test_every_way_chooses_and_is_measured(monkeypatch, name):
     small = {
-        "DECAYS": (0.001,), "LENGTHS": (5, 20), "STRENGTHS": (1.0, 3.0), "ROUNDS": 3,
-        "TRIES": 1,
+        "DECAYS": (0.001,), "LENGTHS": (5, 20), "RATES": (0.01,), "STRENGTHS": (1.0, 3.0),
+        "ROUNDS": 3, "AVERAGING_ROUNDS": 3, "TRIES": 1,
     }  # fmt: skip
     for constant, value in small.items():
         monkeypatch.setattr(nets, constant, value)

@@ -1,7 +1,7 @@
 """What FedRelax is compared with: one class per method, all behind ``Baseline``."""
 
 from fedrelax.baselines.base import Baseline, Run
-from fedrelax.baselines.descent import IFCA, Descent, Ditto, FedAvg
+from fedrelax.baselines.descent import IFCA, Descent, Ditto, FedAvg, FedProx
 from fedrelax.baselines.federated import Federation
 from fedrelax.baselines.fedmd import FedMD
 from fedrelax.baselines.grouped import Alone, Oracle, Pooled
@@ -21,6 +21,7 @@ __all__ = [
     "Ditto",
     "FedAvg",
     "FedMD",
+    "FedProx",
     "Federation",
     "MixedModel",
     "NetworkLasso",

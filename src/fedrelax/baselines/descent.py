@@ -1,4 +1,4 @@
-"""Methods that exchange parameters: gradient steps on all nodes' linear models."""
+"""Methods that exchange parameters: gradient steps on all nodes' linear models, or averages of nets."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from fedrelax.baselines.base import Baseline, Run
+from fedrelax.baselines.base import Baseline, Run, validation_loss
+from fedrelax.baselines.grouped import kind_of
 from fedrelax.baselines.objectives import (
     LocalObjectives,
     group_means,
@@ -18,8 +21,14 @@ from fedrelax.baselines.objectives import (
     unsupported_reason,
 )
 from fedrelax.errors import FedRelaxError
+from fedrelax.losses import usual_loss
+from fedrelax.models import Rows
+from fedrelax.models.registry import is_net
 from fedrelax.network import Network
 from fedrelax.typing import FloatArray
+
+if TYPE_CHECKING:
+    from fedrelax.models.torch import TorchModel
 
 
 @dataclass(frozen=True)
@@ -44,15 +53,19 @@ class Descent(Baseline):
         """Return why the nodes' models are not one linear model."""
         return unsupported_reason(network)
 
+    def check(self, network: Network) -> None:
+        """Refuse a network on which this way cannot learn."""
+        reason = self.unsupported_reason(network)
+        if reason is not None:
+            raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
+
     def step_size(self, F: LocalObjectives) -> float:
         """Return the given rate or the safe one."""
         return 1.0 / F.curvature if self.rate is None else self.rate
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds in standardised coordinates and hand back plain models."""
-        reason = self.unsupported_reason(network)
-        if reason is not None:
-            raise FedRelaxError(f"{self.name} exchanges parameters: {reason}")
+        self.check(network)
         with threadpool_limits(1):
             linear = objectives_of(network)
             curve = []
@@ -64,15 +77,15 @@ class Descent(Baseline):
 
 
 def averaged(
-    F: LocalObjectives, rng: np.random.Generator, rate: float, steps: int
+    F: LocalObjectives, rng: np.random.Generator, rate: float, steps: int, mu: float = 0.0
 ) -> Iterator[FloatArray]:
-    """Yield the common model at every node: the average of local steps from it."""
+    """Yield the common model at every node: the average of local steps, held near it by ``mu``."""
     w = F.random_models(rng, 1)
     while True:
         W = np.repeat(w, F.n, axis=0)
         yield W
         for _ in range(steps):
-            W = F.step(W, rate)
+            W = F.step(W, rate, mu * (W - w))
         w = np.average(W, axis=0, weights=F.counts)[None]
 
 
@@ -84,16 +97,109 @@ class FedAvg(Descent):
     networks from decentralized data", AISTATS 2017. With one local step this is gradient descent on
     the loss over all rows, as in the paper's benchmark.
 
-    local_steps : gradient steps of every node per round.
+    It averages linear models, and nets of PyTorch if all nodes have the same one. A net trains with
+    its own optimiser, which every node restarts in each round.
+
+    rate : None also takes a net's own ``lr``; then some others are candidates, too.
+    local_steps : None is one step for linear models, and what the net says otherwise.
+    patience : for nets: a run with validation rows ends after this many rounds without a better one.
     """
 
     name = "FedAvg"
 
-    local_steps: int = 1
+    local_steps: int | None = None
+    patience: int | None = None
+
+    @classmethod
+    def usual(cls, rounds: int) -> FedAvg:
+        """Stop nets early: no number of rounds is safe for them, and each round takes long."""
+        return cls(patience=10)
+
+    def unsupported_reason(self, network: Network) -> str | None:
+        """Return why the nodes' models are neither one linear model nor one net."""
+        if net_of(network) is None:
+            return super().unsupported_reason(network)
+        (one, model), *others = network.distinct_models.items()
+        kind = kind_of(model)
+        for label, other in others:
+            if kind_of(other) != kind:
+                return f"node {label!r}: its model differs from that of node {one!r}"
+        return None
+
+    def candidates(self, network: Network) -> Sequence[FedAvg]:
+        """Return several rates for nets; linear models have a safe one."""
+        net = net_of(network)
+        if net is None or self.rate is not None:
+            return [self]
+        return [replace(self, rate=factor * net.lr) for factor in (1.0, 0.3, 3.0)]
+
+    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
+        """Run the rounds."""
+        net = net_of(network)
+        if net is None:
+            return super().run(network, seed=seed, n_jobs=n_jobs)
+        self.check(network)
+        return self._average(net, network, seed)
+
+    def _average(self, model: TorchModel, network: Network, seed: int) -> Run:
+        """Return the common net at every node, after rounds of local training and averaging."""
+        from fedrelax.models.torch.node import averaged, untrained
+
+        if self.rate is not None:
+            model.set_params(lr=self.rate)
+        if self.local_steps is not None:
+            model.set_params(steps=self.local_steps, epochs=None)
+        task, loss = network.task, usual_loss(network.kind)
+        rows = [Rows(node.X, task.encode(node.y), np.ones(len(node.y)), loss) for node in network]
+        nets, curve = untrained(model, task, rows, seed), list[float]()
+        for number in range(self.rounds + 1):
+            if number:
+                nets = averaged(nets, rows, seed)
+            models = dict(zip(network.nodes, nets, strict=True))
+            loss_now = validation_loss(network, models)
+            if not np.isnan(loss_now):
+                curve.append(loss_now)
+                if self.patience is not None and number - int(np.argmin(curve)) >= self.patience:
+                    break
+        return Run(models, np.array(curve))
 
     def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the common model at every node."""
-        return averaged(F.shared(), rng, self.step_size(F), self.local_steps)
+        return averaged(F.shared(), rng, self.step_size(F), self.local_steps or 1)
+
+
+def net_of(network: Network) -> TorchModel | None:
+    """Return a copy of the first net in the network, as a ``TorchModel``, or None if there is none."""
+    net = next((node.model for node in network if is_net(node.model)), None)
+    if net is None:
+        return None
+    from fedrelax.models.torch import TorchModel
+
+    return clone(net) if isinstance(net, TorchModel) else TorchModel(net)
+
+
+@dataclass(frozen=True)
+class FedProx(Descent):
+    """``local_steps`` gradient steps on L_i(w_i) + mu/2 |w_i - w|^2, then w <- sum_i m_i/m w_i.
+
+    Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated optimization in heterogeneous networks",
+    MLSys 2020.
+    """
+
+    name = "FedProx"
+
+    mu: float = 0.1
+    local_steps: int = 10
+
+    def candidates(self, network: Network) -> Sequence[FedProx]:
+        """Return several strengths of the coupling term."""
+        return [replace(self, mu=mu) for mu in (0.01, 0.1, 1.0)]
+
+    def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
+        """Yield the common model at every node."""
+        rate = self.step_size(F)
+        rate = rate / (1 + rate * self.mu)  # mu adds to the curvature
+        return averaged(F.shared(), rng, rate, self.local_steps, self.mu)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class CompareConfig(LearningConfig):
     ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(
         LEARNING,
         "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
-        "model, federation, fedmd, fedavg, ditto, ifca, network-lasso. Default: all that the "
+        "model, federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
         "models allow.",
     )
     test_share: Annotated[float, Field(gt=0, lt=1)] = flag(
@@ -129,7 +129,7 @@ def ways_of(config: CompareConfig, estimator: Fitted) -> list[Baseline]:
 
 
 def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
-    """Run all ways on all splits, with a progress bar."""
+    """Run all ways on all splits, with a progress bar; Ctrl-C keeps the splits that are complete."""
     from fedrelax.cli.interruption import start_workers
     from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
@@ -137,27 +137,33 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     def estimator(train: AnyArray) -> Fitted:
         return estimator_of(source.inputs(train), config)
 
-    table = source.table
+    table, done = source.table, 0
     everything = np.ones(len(table.nodes), dtype=bool)  # for the kinds of models and the graph only
     ways = ways_of(config, estimator(everything))
     start_workers(config.jobs, config.backend)
 
     def show(finished: int, total: int, what: str) -> None:
+        nonlocal done
+        done = finished * config.splits // total
         talk.activity.doing(f"Comparing, {what}", done=finished, total=total)
 
-    return compare_ways(
-        estimator,
-        table.X,
-        table.y,
-        table.nodes,
-        ways=ways,
-        splits=config.splits,
-        test_share=config.test_share,
-        groups=source.splitting.values,
-        seed=config.seed,
-        n_jobs=config.jobs,
-        progress=show,
-    )
+    try:
+        return compare_ways(
+            estimator,
+            table.X,
+            table.y,
+            table.nodes,
+            ways=ways,
+            splits=config.splits,
+            test_share=config.test_share,
+            groups=source.splitting.values,
+            seed=config.seed,
+            n_jobs=config.jobs,
+            progress=show,
+        )
+    except KeyboardInterrupt:
+        talk.note(f"stopped with {done} of {config.splits} splits complete; a table needs two.")
+        raise
 
 
 def _save(out: Path, comparison: Comparison, config: CompareConfig, table: Table) -> None:

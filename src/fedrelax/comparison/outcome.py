@@ -32,10 +32,12 @@ class Comparison:
     """Each node's training rows and test rows in every split, (nodes, 2)."""
     refused: Mapping[str, str]
     """The ways that cannot be used on this network, and why."""
+    planned: int
+    """How many splits were asked for; fewer were measured if the run was interrupted."""
 
     @property
     def splits(self) -> int:
-        """How many splits there are."""
+        """How many splits were measured."""
         return len(self.errors)
 
     @property
@@ -120,6 +122,7 @@ class Comparison:
             "measure": self.measure.name,
             "nodes": len(self.nodes),
             "splits": self.splits,
+            "splits_asked_for": self.planned,
             "training_rows": self.training_rows,
             "test_rows": self.test_rows,
             "interval": LEVEL,

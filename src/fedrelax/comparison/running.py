@@ -21,6 +21,9 @@ from fedrelax.splits import FOLD_STREAM, TEST_STREAM, RowGroups, group_rows, tra
 from fedrelax.typing import AnyArray, FloatArray, Label
 from fedrelax.validation import check_count, check_number
 
+FEWEST_SPLITS = 2
+"""An interval needs two values."""
+
 Estimator = FedRelaxRegressor | FedRelaxClassifier
 RowsByNode = Mapping[Label, AnyArray]
 
@@ -56,7 +59,8 @@ def compare_ways(
     ``fedrelax.evaluation.evaluate``. With ``groups``, one value per row (days, patients), splits and
     folds hold out whole values, at all nodes; a node whose rows all have one value takes no part.
 
-    ``progress`` is told how much is done, out of how much, and what is next.
+    ``progress`` is told how much is done, out of how much, and what is next. A KeyboardInterrupt
+    after two splits ends the run with the splits that are complete.
 
     >>> from fedrelax.baselines import Alone
     >>> rng = np.random.default_rng(0)
@@ -66,7 +70,7 @@ def compare_ways(
     >>> found.ways, found.errors.shape
     (('together', 'alone'), (3, 2))
     """
-    check_count("splits", splits, least=2)  # an interval needs two values
+    check_count("splits", splits, least=FEWEST_SPLITS)
     check_count("folds", folds, least=2)
     check_number("test_share", test_share, least=0.0, below=1.0)
     rows = group_rows(nodes, len(X))
@@ -107,8 +111,12 @@ def compare_ways(
             total = splits * len(compared)
             progress(len(done) * len(compared) + finished, total, f"split {len(done) + 1}: {name}")
 
-    for number, mask in enumerate(masks):
-        done.append(table.measure(measure, compared, mask, number, n_jobs, tell))
+    try:
+        for number, mask in enumerate(masks):
+            done.append(table.measure(measure, compared, mask, number, n_jobs, tell))
+    except KeyboardInterrupt:
+        if len(done) < FEWEST_SPLITS:
+            raise
     return Comparison(
         measure=measure,
         ways=tuple(way.name for way in compared),
@@ -118,6 +126,7 @@ def compare_ways(
         nodes=tuple(rows),
         rows=np.array([(masks[0][i].sum(), (~masks[0][i]).sum()) for i in rows.values()]),
         refused={name: reason for name, reason in reasons.items() if reason is not None},
+        planned=splits,
     )
 
 

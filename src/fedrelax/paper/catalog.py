@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.paper.curves import AUTO, ROWS, Cell
+from fedrelax.paper.curves import AUTO, FEDPROX, ROWS, Cell
 from fedrelax.validation import check_choice
 
 Numbers = tuple[float, ...]
@@ -19,6 +19,7 @@ NAMES = {
     "ifca5": "IFCA, 5 clusters",
     "ifca2": "IFCA, 2 clusters",
     "fedavg": "FedAvg",
+    FEDPROX: "FedProx",
     AUTO: "FedRelax, all automatic",
 }
 
@@ -185,7 +186,7 @@ def benchmark(name: str, ask: Choice) -> Figure:
 
     ours = [line(alpha) for alpha in ask.alpha or WEAK]
     panels = {one.label: [one, *others(BASELINES)] for one in ours}
-    panels["beyond the paper"] = [ours[len(ours) // 2], *others([AUTO])]
+    panels["beyond the paper"] = [ours[len(ours) // 2], *others([AUTO, FEDPROX])]
     title = "Benchmark: 5 clusters of 30 nodes, d/m = 5, no noise"
     return Figure(name, title, "MSE of the weights", panels)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.baselines import IFCA, FedAvg, Oracle
+from fedrelax.baselines import IFCA, FedAvg, FedProx, Oracle
 from fedrelax.baselines.objectives import LocalObjectives
 from fedrelax.datasets import SyntheticNetwork, clustered, mixture
 from fedrelax.engines import LinearEngine
@@ -89,7 +89,7 @@ class Cell:
 
     def draw(self, seed: int) -> SyntheticNetwork:
         """Return the local datasets; cells that differ in method or alpha get the same."""
-        held = VALIDATION_ROWS if self.metric == "MSE_val" else 0
+        held = VALIDATION_ROWS if self.metric == "MSE_val" or self.method == FEDPROX else 0
         common: dict[str, Any] = {"d": self.d, "sigma": self.sigma, "random_state": seed}
         common |= {"m": ROWS, "m_val": held}
         if self.data == "mixture":
@@ -104,7 +104,7 @@ ITERATIONS = 500
 RATE = 0.01
 START = 1
 """Separates the random stream of the initial models from that of the data under the same seed."""
-AUTO = "fedrelax auto"
+AUTO, FEDPROX = "fedrelax auto", "fedprox"
 
 
 def linear_curve(cell: Cell, seed: int) -> FloatArray:
@@ -116,6 +116,8 @@ def linear_curve(cell: Cell, seed: int) -> FloatArray:
     measure = _measure(cell.metric, data)
     if cell.method == AUTO:
         return _automatic(data, measure)
+    if cell.method == FEDPROX:
+        return _fedprox(data, measure, seed)
     return np.array([measure(W) for W in islice(_models(cell, data, seed), ITERATIONS)])
 
 
@@ -147,6 +149,19 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
 
     run(engine, solver.stopping(engine), [Watch()], solver.wiring)
     return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]
+
+
+def _fedprox(
+    data: SyntheticNetwork, measure: Callable[[FloatArray], float], seed: int
+) -> FloatArray:
+    """Return the curve of the mu whose last validation error is the smallest, which favours FedProx."""
+    F, held = LocalObjectives(data.X, data.y), LocalObjectives(data.X_val, data.y_val)
+    found = []
+    for mu in (0.01, 0.1, 1.0):
+        models = FedProx(rate=RATE, mu=mu).iterate(F, np.random.default_rng([seed, START]))
+        curve = [measure(W := now) for now in islice(models, ITERATIONS)]
+        found.append((held.mean_loss(W), curve))
+    return np.array(min(found)[1])
 
 
 def _measure(metric: str, data: SyntheticNetwork) -> Callable[[FloatArray], float]:

@@ -126,6 +126,9 @@ def comparison_report(comparison: Comparison) -> Group:
         parts.append(Text(f"Not compared: {', '.join(names)}: {reason}.", style="dim"))
     if comparison.refused:
         parts.append("")
+    if comparison.splits < comparison.planned:
+        splits = f"{comparison.splits} of {comparison.planned} splits"
+        parts += [Text(f"Only {splits} were measured before the run stopped."), ""]
     return Group(*parts, Text(comparison.advice, style="bold"))
 
 

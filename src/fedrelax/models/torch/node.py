@@ -1,9 +1,10 @@
-"""Nets at nodes: the local model around a ``TorchModel``, which nets train at once."""
+"""Nets at nodes: the local model around a ``TorchModel``, which nets train at once, and FedAvg of nets."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -203,3 +204,36 @@ def _reason(model: TorchModel, net: nn.Module, X: AnyArray, task: Task) -> str |
     if not torch.allclose(together[1], alone, rtol=1e-3, atol=1e-5):
         return "the module gives different outputs when PyTorch runs it for many nodes at once"
     return None
+
+
+# FedAvg
+
+
+def untrained(
+    model: TorchModel, task: Task, problems: Sequence[Rows], seed: int
+) -> list[TorchNode]:
+    """Return nets that start from the same weights, each scaled by its own node's rows."""
+    with one_torch_thread():
+        nets = [replace(new_net(model, task, rows, seed), fits=1) for rows in problems]
+    return [TorchNode(model, task, net) for net in nets]
+
+
+def averaged(nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int) -> list[TorchNode]:
+    """Train every net on its node's rows, with a new optimiser, and average all weights: FedAvg."""
+    terms, seeds = [[rows] for rows in problems], [seed + k for k in range(len(nodes))]
+    if nodes[0].batch_key(terms[0]) is not None:
+        fitted = _fitted(nodes, terms, seeds, continued=True)
+    else:
+        each = zip(nodes, terms, seeds, strict=True)
+        fitted = [node.fit(own, seed=own_seed, continued=True) for node, own, own_seed in each]
+    nets = [node._net for node in fitted if node._net is not None]
+    mean = dict(nets[0].tensors)  # of integers, which are counts, the first node's
+    for name, value in mean.items():
+        if value.is_floating_point():
+            shares = torch.tensor([len(rows) for rows in problems]).to(value)
+            values = torch.stack([net.tensors[name] for net in nets])
+            mean[name] = torch.tensordot(shares / shares.sum(), values, 1)
+    return [
+        node._with(replace(net, tensors=mean, optimizer=None, shared=True))
+        for node, net in zip(fitted, nets, strict=True)
+    ]
