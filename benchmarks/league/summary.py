@@ -41,7 +41,7 @@ def tell(paths: Iterable[Path], tables: list[Table], unequal: bool) -> str:
     parts = []
     paths = list(paths)
     for kind in ("regression", "classes"):
-        for league in ("development", "fresh", "newer", "last"):
+        for league in ("development", "fresh", "newer", "last", "final"):
             chosen = [t for t in tables if t.kind == kind and t.league == league]
             found = ratios(paths, chosen, unequal)
             if found.empty:

@@ -1,4 +1,4 @@
-"""What every local server of this package has in common: its socket, its headers, and who may ask it."""
+"""What every local server of this package has in common: socket, headers, who may ask, and for how long."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 MOST_CONNECTIONS = 256
+PATIENCE = 10.0
+"""Seconds that a connection may wait for a request, or for its client to read a response."""
 SHORTEST = 16
 """The fewest letters of a token."""
 LONGEST = 500
@@ -101,6 +103,7 @@ class Server:
 
     token : required on all paths but the ``open_paths``; None lets everybody ask.
     grace : seconds that requests have to finish when the server is told to stop.
+    patience : seconds that a connection may keep the server waiting.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Server:
         token: str | None,
         open_paths: Collection[str] = (),
         grace: int = 5,
+        patience: float = PATIENCE,
     ) -> None:
         name = f"[{host}]" if ":" in host else host
         self.address = f"http://{name}:{listening.getsockname()[1]}/"
@@ -119,9 +123,9 @@ class Server:
         self._socket, uvicorn = listening, need("uvicorn", "live")
         config = uvicorn.Config(
             _guarded(app, token, {"localhost", host.lower(), socket.gethostname().lower()}, open_paths),
-            ws="none", loop="asyncio", lifespan="off", http="h11", access_log=False, log_config=None,
-            log_level="critical", server_header=False, limit_concurrency=MOST_CONNECTIONS,
-            timeout_graceful_shutdown=grace,
+            http=_timed_connections(patience), ws="none", loop="asyncio", lifespan="off",
+            access_log=False, log_config=None, log_level="critical", server_header=False,
+            limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=grace,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
 
@@ -141,6 +145,63 @@ class Server:
     def stop(self) -> None:
         """Stop: requests under way are answered, new ones are not accepted."""
         self._server.should_exit = True
+
+
+def _timed_connections(patience: float) -> Any:
+    """Return uvicorn's protocol class with limits on clients that keep the server waiting.
+
+    A connection waits for its client from when it is opened, or from the end of a response, until a request
+    with all its headers has arrived, and while the client does not read what is sent to it. After
+    ``patience`` seconds of this it is closed; single bytes in between do not prolong it. If all connections
+    are taken, a new one closes the one that has waited longest. Bodies are left to the application.
+    """
+    base: Any = need("uvicorn.protocols.http.h11_impl", "live").H11Protocol
+    timers: dict[Any, Any] = {}  # of the connections that wait, the longest first
+
+    class TimedConnection(base):  # type: ignore[misc]
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            longest = next(iter(timers), None)
+            if len(self.connections) >= MOST_CONNECTIONS and longest is not None:
+                longest.stop_waiting()
+                longest.transport.abort()
+            self.wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.stop_waiting()
+            super().connection_lost(exc)
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            self.stop_waiting_if_busy()
+
+        def on_response_complete(self) -> None:
+            self.wait()
+            super().on_response_complete()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.wait()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self.stop_waiting_if_busy()
+
+        def wait(self) -> None:
+            self.stop_waiting()
+            timers[self] = self.loop.call_later(patience, self.transport.abort)
+
+        def stop_waiting_if_busy(self) -> None:
+            busy = self.cycle is not None and not self.cycle.response_complete
+            if busy and not self.flow.write_paused:
+                self.stop_waiting()
+
+        def stop_waiting(self) -> None:
+            timer = timers.pop(self, None)
+            if timer is not None:
+                timer.cancel()
+
+    return TimedConnection
 
 
 def _guarded(

@@ -7,6 +7,8 @@ import pickle
 import re
 import socket
 import threading
+from contextlib import suppress
+from functools import partial
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -16,6 +18,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
+from fedrelax.live import callback
 from fedrelax.live.callback import live_page
 from fedrelax.live.state import MOST_NODES, LiveState, Progress, edges_in
 from fedrelax.runtime import Callback, Record
@@ -137,6 +140,22 @@ def test_a_client_that_never_reads_holds_up_nothing():
         other.close()
     deaf.close()
     assert live_threads() == []
+
+
+def test_half_a_request_is_cut_off_and_a_quiet_stream_is_not(monkeypatch):
+    monkeypatch.setattr(callback, "Server", partial(callback.Server, patience=0.5))
+    with LiveView(say=lambda text: None) as view:
+        place = urlsplit(view.url)
+        with (
+            urlopen(view.url.replace("/?", "/events?"), timeout=60) as stream,
+            socket.create_connection((place.hostname, place.port), timeout=60) as half,
+        ):
+            assert stream.readline() == b"event: numbers\n"
+            half.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            with suppress(ConnectionError):
+                assert half.recv(1) == b""  # by then the stream is older, and was quiet
+            view.tell("Still here.")
+            assert any(b"Still here." in line for line in stream)
 
 
 def record(round: int, values: np.ndarray) -> Record:

@@ -59,6 +59,7 @@ def serving(
     max_bytes: int = 1_000_000,
     learn: Any = None,
     unknown: str = "consensus",
+    patience: float = 10.0,
 ) -> Iterator[Client]:
     """Serve a result on a free port until the block ends."""
     from fedrelax.serving import Application, Served
@@ -70,7 +71,7 @@ def serving(
     with listen("127.0.0.1", 0, token) as listening:
         served = Served(read_result(directory), unknown=unknown)
         app = Application(served, max_bytes, said.append, learn)
-        server = Server(app.routes(), listening, "127.0.0.1", token, [HEALTH])
+        server = Server(app.routes(), listening, "127.0.0.1", token, [HEALTH], patience=patience)
         thread = server.start("fedrelax-serving")
         client = Client(server.address, token)
         client.said = said

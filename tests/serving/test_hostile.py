@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
 pytest.importorskip("starlette", reason="needs starlette (the extra live)")
 
+from fedrelax.serving import application
 from fedrelax.serving.served import MOST_ROWS, read_asked
 from fedrelax.web import LONGEST, Refusal
 
 from .asking import TOKEN, Client, serving
+from .test_connections import is_closed
 
 GOOD = {"wind": 0.5, "sun": 1.0}
 FULL = {"size": 1.5, "kind": "a", "open": True, "day": "2024-01-05", "note": "corner shop"}
@@ -197,6 +200,40 @@ def test_any_bytes_are_read_or_refused(body):
         read_asked(body)
     except Refusal as refusal:
         assert 400 <= refusal.status < 500
+
+
+def test_a_body_that_never_comes_ends(numbers, monkeypatch):
+    monkeypatch.setattr(application, "PATIENCE", 0.2)
+    with serving(numbers / "result", patience=0.2) as ask:
+        place = urlsplit(ask.address)
+        with socket.create_connection((place.hostname, place.port), timeout=60) as line:
+            head = (
+                f"POST /predict HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {TOKEN}"
+            )
+            head += "\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            line.sendall(head.encode())
+            assert line.recv(12) == b"HTTP/1.1 408"
+            assert is_closed(line)
+        assert ask("/predict", {"node": "Oslo", "rows": [GOOD]})[0] == 200
+
+
+def test_too_many_at_once_are_told_to_come_back(numbers, monkeypatch):
+    monkeypatch.setattr(application, "MOST_WAITING", 1)
+    with serving(numbers / "result") as ask:
+        place = urlsplit(ask.address)
+        with socket.create_connection((place.hostname, place.port), timeout=60) as line:
+            body = json.dumps({"node": "Oslo", "rows": [GOOD]}).encode()
+            head = (
+                f"POST /predict HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {TOKEN}"
+            )
+            head += f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            line.sendall(head.encode())
+            answers = [ask("/predict", {"node": "Oslo", "rows": [GOOD]}) for _ in range(20)]
+            status, said = answers[-1]
+            assert status == 503 and "1 requests are waiting already" in said["error"]
+            assert ask("/health")[0] == 200
+            line.sendall(body)
+            assert line.recv(12) == b"HTTP/1.1 200"
 
 
 def test_without_a_token_other_sites_still_get_nothing(numbers):

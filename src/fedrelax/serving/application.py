@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 HEALTH = "/health"
 """The one path that needs no token."""
+MOST_WAITING = 64
+"""The most requests being read or waiting for the models; the others are refused at once."""
+PATIENCE = 30.0
+"""Seconds within which a body must arrive."""
 Learn = Callable[[DataFrame], AbstractContextManager[Path]]
 """Takes new rows, a table with the training columns, the target and the node, and gives the directory of
 the result that has learned them. If the block fails, these rows are forgotten and the directory is gone."""
@@ -43,6 +47,7 @@ class Application:
     max_bytes: int
     say: Callable[[str], None]
     learn: Learn | None = None
+    _waiting: int = 0
     _worker: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="fedrelax-models")
     )
@@ -121,7 +126,19 @@ class Application:
         return {"learned": len(rows)}
 
     async def _work(self, request: Request, work: Callable[[bytes], dict[str, Any]]) -> Response:
-        """Read a body and let the models' thread make the answer.
+        """Read a body and let the models' thread make the answer."""
+        if self._waiting >= MOST_WAITING:
+            raise Refusal(503, f"{MOST_WAITING} requests are waiting already; try again later")
+        self._waiting += 1
+        try:
+            body = await self._body(request)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._worker, lambda: json_answer(work(body)))
+        finally:
+            self._waiting -= 1
+
+    async def _body(self, request: Request) -> bytes:
+        """Return a request's body.
 
         Only JSON is read: pages of other sites cannot send it without a preflight request.
         """
@@ -131,14 +148,16 @@ class Application:
                 415, f"the content type is {kind[:80] or 'missing'!r}; send application/json"
             )
         parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size <= self.max_bytes:  # the rest is dropped, so that the sender reads why
-                parts.append(part)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                async for part in request.stream():
+                    size += len(part)
+                    if size <= self.max_bytes:  # the rest is dropped, so that the sender reads why
+                        parts.append(part)
+        except TimeoutError:
+            raise Refusal(408, f"the body did not arrive within {PATIENCE:.0f} seconds") from None
         if size > self.max_bytes:
             raise Refusal(
                 413, f"the body has more than {self.max_bytes} bytes; send fewer rows at a time"
             )
-        loop = asyncio.get_running_loop()
-        body = b"".join(parts)
-        return await loop.run_in_executor(self._worker, lambda: json_answer(work(body)))
+        return b"".join(parts)
