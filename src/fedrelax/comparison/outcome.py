@@ -75,7 +75,10 @@ class Comparison:
         gaps = {way: self.difference(way) for way in self.ways if way != TOGETHER}
         pool = best_pooling(errors, gaps)
         pooled = None if pool is None else self.difference(ALONE, pool)
-        return advise(self.measure, errors, gaps, pooled, self.splits < ENOUGH_SPLITS)
+        own = self.ways.index(TOGETHER)
+        same = sum(bool(split[own].get("one_model")) for split in self.settings)
+        together = ONE_MODEL if same > self.splits / 2 else NAMES[TOGETHER]
+        return advise(self.measure, errors, gaps, pooled, self.splits < ENOUGH_SPLITS, together)
 
     @property
     def table(self) -> DataFrame:
@@ -160,12 +163,16 @@ POOLING = {
 """The ways that need all rows in one place, and what sentences call them."""
 
 
+ONE_MODEL = "one model for all"
+
+
 def advise(
     measure: Measure,
     errors: Mapping[str, float],
     gaps: Mapping[str, Interval],
     alone_minus_pooled: Interval | None = None,
     few_splits: bool = False,
+    together: str = NAMES[TOGETHER],
 ) -> str:
     """Return the advice and the numbers behind it.
 
@@ -176,14 +183,15 @@ def advise(
     than learning together, and on average no worse than each node alone; or clearly better than
     each node alone where learning together is not. Otherwise, where learning together is not clearly
     better than each node alone, it is to stay alone, the simplest way; but with ``few_splits``, to take
-    more if the mean error is notably lower.
+    more if the mean error is notably lower. ``together`` names learning together: "one model for all" where
+    the choice fell on that.
 
     >>> from fedrelax.evaluation import MEASURES
     >>> gaps = {"alone": Interval(1.0, 0.8, 1.2)}
     >>> print(advise(MEASURES["RMSE"], {"alone": 4.0, "together": 3.0}, gaps))
     Federate. Learning together has a lower RMSE than each node alone: 3 against 4 (difference -1, 95 % interval -1.2 to -0.8).
     """  # noqa: E501
-    names = {**NAMES, **POOLING}
+    names = {**NAMES, **POOLING, TOGETHER: together}
 
     def compared(one: str, other: str, gap: Interval) -> str:
         first, second = names[one], names[other]

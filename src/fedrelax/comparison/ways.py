@@ -106,6 +106,9 @@ class Together(Baseline):
             settings["update"] = self.plan.solver.update
         if self.wiring is None or isinstance(self.wiring, Wiring):
             settings["wiring"] = wiring_name(self.wiring)
+        default = None if self.plan is None else self.plan.default
+        if default is not None and default.is_one_model:
+            settings["one_model"] = True
         return settings
 
 

@@ -273,8 +273,8 @@ def evaluate(
     way, default = TOGETHER, fitted.default_
     if fitted.alpha_ == 0 or set(result.stayed) == set(result.local_models):
         way = ALONE
-    elif default is not None and default.boosting is None and default.pooled.is_one_model:
-        way = POOLED if fitted.alpha_ == default.pooled.alpha else TOGETHER
+    elif default is not None and default.is_one_model:
+        way = POOLED
     return Evaluation.of(measure, pd.DataFrame(lines), errors, way)
 
 

@@ -74,6 +74,12 @@ class Default:
     boosted: tuple[Any, ...] = ()
     """The nodes' models with these differences."""
 
+    @property
+    def is_one_model(self) -> bool:
+        """Whether the same linear model was chosen for all nodes."""
+        plain = isinstance(self.solver, PartialPooling) and self.boosting is None
+        return plain and self.pooled.is_one_model
+
     def but(self, note: str, left_out: str = "") -> Default:
         """Return what was found, with a further part of the reason, and with what was left out."""
         return replace(self, choice=self.choice.but(note, left_out))
