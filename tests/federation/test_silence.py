@@ -101,7 +101,7 @@ def test_with_one_alpha_the_restarted_run_is_that_of_one_process(
     federation: Federation, tmp_path: Path
 ) -> None:
     for stop in (0, 3):
-        stopped(federation, tmp_path / "hub", stop, method=FIVE)
+        stopped(federation, tmp_path / "hub", stop, method=FIVE)  # the second time it goes on
     found = Hub(
         hub_settings(federation, method=FIVE), federation.transport(), tmp_path / "hub"
     ).run()
@@ -127,6 +127,18 @@ def test_a_round_that_sites_had_answered_before_the_hub_stopped_is_asked_for_aga
     result = FedRelax(alpha=0.5, rounds=5, tol=0.0).solve(networks(federation, FIVE)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
+
+
+def test_a_site_that_comes_back_while_the_hub_is_down_takes_part_again(
+    federation: Federation, tmp_path: Path
+) -> None:
+    given = hub_settings(federation, method=FIVE)
+    with pytest.raises(KeyboardInterrupt):
+        transport = Unreliable(federation.participants(), {"birch": (1, 2)}, stop=3)
+        Hub(given, transport, tmp_path / "hub").run()
+    found = Hub(given, federation.transport(), tmp_path / "hub").run()
+    assert found.missed == {"birch": [1, 2]}
+    assert "site 'birch' is back in round 3" in found.notes
 
 
 def test_other_settings_begin_another_run(federation: Federation, tmp_path: Path) -> None:

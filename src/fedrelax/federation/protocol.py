@@ -86,8 +86,9 @@ class HubProtocol:
             setattr(self, name, kept[name])
         self._readmit(met)
         for round, plain in enumerate(self.reports):
-            sites = from_bytes(plain).items()
-            self._record(round, {name: [LaneReport(**one) for one in said] for name, said in sites})
+            told = from_bytes(plain).items()
+            self._record(round, {name: [LaneReport(**one) for one in said] for name, said in told})
+            self._absent = self._hellos.keys() - dict(told).keys()
         log.info("going on with round %d", len(self.reports))
 
     def exchange(self, round: int, lanes: Sequence[int], rewired: bool = False) -> None:
