@@ -1,4 +1,4 @@
-"""``fedrelax federate``: files, keys, and a federation in one process."""
+"""``fedrelax federate``: files, keys, status, and a federation in one process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from fedrelax.federation.settings import read_site
+from fedrelax.federation.state import HUB, Folder
 from fedrelax.federation.trial import made_up, parted, prepare, run_here
 from fedrelax.storage import load_result, read_result
 
@@ -60,6 +61,7 @@ def test_a_site_makes_its_own_keys_and_keeps_them(run, table):
         (("try", "--node", "site"), "name columns of a table, but no table is given"),
         (("try", "towns.csv"), "--target is missing"),
         (("keys", "nowhere"), "holds no sites"),
+        (("status", "nowhere"), "cannot be read"),
     ],
 )
 def test_what_is_refused(run, table, words, text):
@@ -87,6 +89,16 @@ def test_a_run_can_be_looked_at_and_each_site_predicts_by_itself(run, table):
     assert saved.about["public"] == {"how": "blend", "rows": 100}
     run("info", "home/hub/result")
     assert run.code == 0, run.output
+
+
+def test_status_says_how_far_a_run_has_got(run, table):
+    prepare(Path("home"), made_up(2), "y", models=["ridge"], hub={"alpha": 0.5})
+    assert "No run is under way" in run("federate", "status", "home") and run.code == 0
+    folder = Folder(Path("home/hub/state"))
+    folder.begin()
+    folder.write(HUB, {"reports": [b"", b""], "notes": ["site 'site-2' is missing"]})
+    text = run("federate", "status", "home")
+    assert run.code == 0 and "Round 2 is under way" in text and "'site-2' is missing" in text
 
 
 def test_a_table_is_parted_by_its_nodes_or_dealt(tmp_path):

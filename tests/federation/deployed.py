@@ -102,10 +102,14 @@ class Deployment:
         assert done.returncode == 0 and said.get("success", True), done.stdout + done.stderr
         return said
 
+    def submit(self) -> None:
+        """Hand the app to the hub."""
+        self.run_id = str(self.flwr("run", str(self.home / "app"), "hub")["run-id"])
+
     def run(self) -> None:
         """Hand the app to the hub, and wait until the run has ended; restart sites that have ended."""
         end = time.monotonic() + LIMIT
-        self.run_id = str(self.flwr("run", str(self.home / "app"), "hub")["run-id"])
+        self.submit()
         while time.monotonic() < end:
             self.check_alive()
             for name, process in list(self.running.items()):
@@ -115,7 +119,7 @@ class Deployment:
             state = str(self.flwr("list", "hub", "--run-id", self.run_id)["runs"][0]["status"])
             if state == "finished:completed":
                 return
-            assert not state.startswith("finished"), f"{state}: {self.tail()}"
+            assert not state.startswith("finished"), f"{state}: {self.log()[-4000:]}"
             time.sleep(3.0)
         raise AssertionError(f"the run did not end within {LIMIT:g} seconds: {self.tail()}")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ import pandas as pd
 import pytest
 
 from fedrelax.federation.files import make_certificates, make_site_keys
+from fedrelax.federation.state import HUB, Folder
 from fedrelax.solvers import FedRelax
 from fedrelax.storage import read_result
 from tests.federation.deployed import Deployment, check_equal, reach, settings, written
@@ -119,29 +119,31 @@ def said_within(machines: Deployment, seconds: float) -> str:
 
 
 @pytest.mark.slow
-def test_a_site_is_killed_and_comes_back(tmp_path: Path) -> None:
+def test_a_site_and_the_hub_are_killed_and_come_back(tmp_path: Path) -> None:
     home, names = tmp_path / "home", ("ash", "birch", "cedar")
     federation = written(home, names, {}, models=("ridge", "tree"))
     settings(federation, alpha=0.5, rounds=5, tol=0.0, wait=60.0)
 
-    def cut() -> None:
-        reach(0, machines)
-        machines.kill("birch")
-        reach(2, machines)
-        machines.start_site("birch")
-
-    with Deployment(home) as machines, ThreadPoolExecutor(1) as beside:
+    with Deployment(home) as machines:
         machines.start_hub()
         for name in names:
             machines.register(name)
             machines.start_site(name)
-        cutting = beside.submit(cut)
+        machines.submit()
+        reach(0, machines)
+        machines.kill("birch")
+        reach(2, machines)
+        machines.kill("hub")  # with the hub's app, as a power cut would
+        kept = Folder(home / "hub" / "state").read(HUB)
+        machines.start_site("birch")
+        machines.start_hub()
         machines.run()
-        cutting.result()
     saved = read_result(home / "hub" / "result")
     missed = saved.metrics["federation"]["missed"]
     assert set(missed) == {"birch"} and set(missed["birch"]) & {1, 2} and 5 not in missed["birch"]
     assert saved.nodes.set_index("node")["missed"]["birch"]
     assert "rounds missed" in (home / "hub" / "result" / "report.html").read_text()
     assert saved.history["round"].tolist() == [0, 1, 2, 3, 4, 5]
+    runs = {p.folder.run().run for p in federation.participants().values()}
+    assert len(kept["reports"]) >= 3 and runs == {kept["run"]}
     assert (federation.site("birch").state / "model" / "result.json").is_file()

@@ -177,6 +177,34 @@ def test_sites_boost_differences_as_fit_does_also_if_they_begin_again(
     assert sum(numbers) == model.plan_.pooled_numbers
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_hub_that_is_started_again_goes_on(
+    federation: Federation, tmp_path: Path, answered: bool
+) -> None:
+    """Also where the sites had answered the round in which it was killed."""
+
+    class Cut(WithinProcess):
+        def send(self, letters: Any, wait: float, late: Collection[Any] = ()) -> Any:
+            cut = any(one.head.get("round") == 4 for one in letters.values())
+            answers = {} if cut and not answered else super().send(letters, wait, late)
+            if cut:
+                raise KeyboardInterrupt
+            return answers
+
+    sites = federation.participants()
+    settings = hub_of({"sites": list(FOUR)}, federation.home, "hub.toml")
+    whole = run(federation)
+    expected = predictions(federation)
+    with pytest.raises(KeyboardInterrupt):
+        Hub(settings, Cut(sites), tmp_path / "hub").run()
+    transport = WithinProcess(sites)
+    found = Hub(settings, transport, tmp_path / "hub").run()
+    assert transport.letters == 2 * 4 * (1 + ROUNDS - 3 + 1)  # hello, from round 4 on, finish
+    np.testing.assert_array_equal(predictions(federation), expected)
+    assert found.outcome.reason == whole.outcome.reason
+    assert found.alpha == pytest.approx(whole.alpha)
+
+
 class Withholding(WithinProcess):
     """Carries letters without what other sites said in the rounds, or without some sites' letters."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from fedrelax.storage import load_result
 from tests.federation.sites import (
     SIX,
     Federation,
+    WithinProcess,
     hub_settings,
     make,
     networks,
@@ -124,3 +126,22 @@ def test_a_schema_is_named_in_the_hubs_file(tmp_path: Path) -> None:
     assert hub_of(said, tmp_path, "hub.toml").schema == schema
     with pytest.raises(FedRelaxError, match=r"hub.toml: .*missing.json cannot be read"):
         hub_of({**said, "schema": "missing.json"}, tmp_path, "hub.toml")
+
+
+def test_a_restarted_hub_keeps_the_columns_that_were_agreed_on(tmp_path: Path) -> None:
+    federation = make(tmp_path / "sites", names=NAMES, models=("ridge",), public="blend")
+    dressed(federation)
+    where = tmp_path / "hub"
+
+    class Cut(WithinProcess):
+        def send(self, letters: Any, wait: float, late: Any = ()) -> Any:
+            if any(letter.head.get("round") == 2 for letter in letters.values()):
+                raise KeyboardInterrupt
+            return super().send(letters, wait, late)
+
+    with pytest.raises(KeyboardInterrupt):
+        Hub(hub_settings(federation), Cut(federation.participants()), where).run()
+    path = tmp_path / "sites" / "ash" / "rows.csv"
+    path.write_text(path.read_text().replace("kiosk", "stand"))  # would be another category now
+    found = Hub(hub_settings(federation), federation.transport(), where).run()
+    assert found.agreement.ready.schema.columns[3].categories == ("kiosk", "mall", "market")

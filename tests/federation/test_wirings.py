@@ -11,6 +11,7 @@ import pytest
 from fedrelax import Graph
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.hub import Hub
+from fedrelax.federation.letters import Envelope
 from fedrelax.federation.settings import hub_of
 from fedrelax.federation.writing import fitted_of
 from fedrelax.selection.candidates import Candidate
@@ -75,6 +76,30 @@ def test_alpha_is_chosen_with_the_wiring(tmp_path: Path) -> None:
     result = choice.settings(WIRED).solve(network).with_alone(choice.alone)
     assert found.choice is not None
     assert (found.alpha, found.choice.rounds) == (choice.alpha, choice.rounds)
+    same_history(found.outcome.history, result.history)
+    same_models(federation, result)
+
+
+@pytest.mark.parametrize("stop", [2, 6])
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_hub_that_is_cut_off_while_it_rewires_goes_on(
+    tmp_path: Path, stop: int, answered: bool
+) -> None:
+    class Cut(WithinProcess):
+        def send(self, letters: Any, wait: float, late: Any = ()) -> Any:
+            first: Envelope = next(iter(letters.values()))
+            cut = first.kind == "relax" and first.head["round"] == stop and first.head["refit"]
+            answers = {} if cut and not answered else super().send(letters, wait, late)
+            if cut:
+                raise KeyboardInterrupt
+            return answers
+
+    federation = make(tmp_path / "sites", EIGHT[:4], ("ridge", "tree"), complete=True)
+    given = hub_settings(federation, method=WIRED)
+    with pytest.raises(KeyboardInterrupt):
+        Hub(given, Cut(federation.participants()), tmp_path / "hub").run()
+    found = Hub(given, federation.transport(), tmp_path / "hub").run()
+    result = replace(WIRED, alpha=0.5).solve(networks(federation, WIRED)[0])
     same_history(found.outcome.history, result.history)
     same_models(federation, result)
 

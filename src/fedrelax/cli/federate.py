@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 federate = typer.Typer(
     no_args_is_help=True,
-    help="Run every site on its own machine: make the files, try it here.",
+    help="Run every site on its own machine: make the files, try it here, follow a run.",
 )
 
 Models = Annotated[
@@ -198,3 +198,25 @@ def _tell(where: Path, home: Path, asked: str, talk: Talk) -> None:
     model = shlex.quote(str(home / "sites" / str(first) / "state" / "model"))
     talk.plain("Each site keeps its own model. To use it, on that machine:")
     talk.command(f"fedrelax predict {model} NEW_ROWS.csv --out predictions.csv")
+
+
+@federate.command("status", no_args_is_help=True)
+def status(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory that init wrote.")],
+    debug: Debug = False,
+) -> None:
+    """Show, on the hub's machine, how far a run has got, and which sites were missing.
+
+    [bold]Example:[/bold] fedrelax federate status clinics
+    """
+    with speaking(debug) as talk:
+        from fedrelax.federation.settings import read_hub
+        from fedrelax.federation.state import HUB, Folder
+
+        kept = Folder(read_hub(directory / "hub" / "hub.toml").folder).read(HUB)
+        if kept is None:
+            talk.plain("No run is under way: none has begun, or the last one has ended.")
+            return
+        talk.plain(f"Round {len(kept['reports'])} is under way.")
+        for note in kept["notes"]:
+            talk.plain(f"  {note}")

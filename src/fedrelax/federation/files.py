@@ -229,7 +229,7 @@ def write_federation(
     if taken or home.is_symlink():
         raise FedRelaxError(f"{home} exists and is not empty; choose another directory")
     hub_file = json.dumps(str(home.absolute() / "hub" / "hub.toml"), ensure_ascii=False)
-    shared = {"sites": list(names), "out": "result", **hub}
+    shared = {"sites": list(names), "folder": "state", "out": "result", **hub}
     files = {
         "app/fedrelax_app/__init__.py": '"""A federation on Flower."""\n',
         "app/fedrelax_app/server_app.py": SERVER,

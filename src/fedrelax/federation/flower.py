@@ -144,7 +144,7 @@ def server_app() -> Any:
         file = read_hub(str(context.run_config["hub"]))
         logging.basicConfig(format="%(message)s")
         log.setLevel(logging.INFO)
-        hub = Hub(file, OverFlower(grid))
+        hub = Hub(file, OverFlower(grid), file.folder)
         if not file.live:
             write_federated(hub.run(), file)
             return

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from fedrelax.errors import FedRelaxError, listing
@@ -17,6 +18,7 @@ from fedrelax.federation.letters import Envelope, Finished, LaneSpec, Plan
 from fedrelax.federation.pooled import pooling_plan
 from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import HubSettings, plain_method
+from fedrelax.federation.state import HUB, Folder
 from fedrelax.files import Refused
 from fedrelax.public import NODE_ROWS
 from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
@@ -84,27 +86,42 @@ class Federated:
 
 
 class Hub:
-    """Drives a run.
+    """Drives a run. ``where`` is a folder for its state: a hub that is started there again goes on with it.
 
     notes : what was refused, and who was lost or came back, in sentences.
     missed : by site, the rounds in which it did not answer.
     """
 
-    def __init__(self, settings: HubSettings, transport: Transport) -> None:
+    def __init__(
+        self, settings: HubSettings, transport: Transport, where: Path | None = None
+    ) -> None:
         settings.check()
         self.settings, self.transport = settings, transport
         wiring = settings.method.wiring
         self.wiring = None if wiring is None else wiring.paced(settings.rounds)
         self.id, self.notes, self.missed = uuid.uuid4().hex, list[str](), dict[str, list[int]]()
+        self.folder, self.asked = None if where is None else Folder(where), settings.asked
+        self._kept: dict[str, Any] | None = None if self.folder is None else self.folder.read(HUB)
+        """What is left of a run that was stopped, if it had the same settings."""
+        if self._kept is not None and self._kept.get("asked") != self.asked:
+            self._kept = None
+        if (kept := self._kept) is not None:
+            self.id, self.notes, self.missed = kept["run"], kept["notes"], kept["missed"]
         self.addresses: dict[str, Address] = {}
         self._met: dict[Address, float] = {}
         """When an address that has answered may be greeted again."""
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
         """Run the rounds and return how they ended."""
-        settings = self.settings
+        settings, kept = self.settings, self._kept
+        if self.folder is not None and kept is None:
+            self.folder.begin()
         log.info("waiting for %s", listing(settings.sites))
-        agreement = agree(self._meet(), settings.sites, settings.schema)
+        hellos = met = self._meet()
+        if kept is not None:  # what the sites said when the run began
+            heads = kept["hellos"].items()
+            hellos = {name: SiteManifest.of(Envelope("hello", head)) for name, head in heads}
+        agreement = agree(hellos, settings.sites, settings.schema)
         for text in agreement.notes:
             self.note(text)
         graph, method = agreement.graph, settings.method
@@ -121,7 +138,10 @@ class Hub:
         lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
         lanes[0].may_rest = pooling is None  # sites that rest may yet boost differences
         self.letters = letters = HubProtocol(self, agreement.hellos, lanes)
-        letters.begin(self._plans(agreement, lanes, public, pooling or {}))
+        if kept is None:
+            letters.begin(self._plans(agreement, lanes, public, pooling or {}))
+        else:
+            letters.recall(kept, met)
         outcomes, reached = self._rounds(lanes, letters, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
         if len(lanes) > 1:  # choose, and replay the chosen run up to its end
@@ -133,6 +153,8 @@ class Hub:
             outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=letters.words)
         reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
         log.info("finished: %s", outcome.reason)
+        if self.folder is not None:
+            self.folder.begin()
         largest, notes = letters.largest_box, tuple(self.notes)
         return Federated(
             agreement, outcome, lane, choice, self.missed, largest, reports, public, notes
@@ -141,7 +163,10 @@ class Hub:
     # Who is there
 
     def _meet(self) -> dict[str, SiteManifest]:
-        """Greet whoever can be reached until all sites have joined; each name has one address."""
+        """Greet whoever can be reached until all sites have joined; each name has one address.
+
+        A run that was stopped goes on without sites that do not come back.
+        """
         hellos: dict[str, SiteManifest] = {}
         end = time.monotonic() + self.settings.join
         while True:
@@ -150,6 +175,8 @@ class Hub:
             if not missing:
                 return hellos
             if time.monotonic() > end:
+                if self._kept is not None:
+                    return hellos
                 raise FedRelaxError(
                     f"missing after {self.settings.join:g} seconds: {listing(missing)}; start "
                     "them, or leave them out of sites"
@@ -249,8 +276,9 @@ class Hub:
                 except StopIteration as end:
                     outcomes[number] = end.value
                     del going[number]
-            if asked := list(going):
-                round = lanes[asked[0]].round
+            asked = list(going)
+            round = lanes[asked[0]].round if asked else 0
+            if asked and round == len(letters.reports):  # else a run that was stopped is replayed
                 stage = None if wiring is None else wiring.due(round - 1)
                 if wiring is not None and stage is not None:
                     final = stage == wiring.stages - 1  # models that drift then start anew

@@ -19,8 +19,10 @@ from fedrelax.federation.letters import (
     Relaxed,
     again,
 )
+from fedrelax.federation.state import HUB
 from fedrelax.files import Refused
 from fedrelax.runtime import Outcome, SiteMeasure
+from fedrelax.storage.states import from_bytes, to_bytes
 from fedrelax.typing import Label
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ log = logging.getLogger("fedrelax.federation")
 
 Reports = dict[str, list[LaneReport]]
 """What every site reported of a round."""
+KEPT = ("reports", "boxes", "settles", "largest_box", "alpha", "words")
+"""What is kept of a run, besides what the hub itself knows."""
 
 
 class HubProtocol:
@@ -40,6 +44,8 @@ class HubProtocol:
     ) -> None:
         self._hub, self._hellos, self._lanes = hub, hellos, lanes
         self._absent: set[str] = set()
+        self.reports: list[bytes] = []
+        """What was reported, round by round, as it is kept."""
         self.boxes: dict[tuple[str, str], tuple[int, bytes]] = {}
         """(sender, receiver) -> the round of the box, and the box, which the hub cannot read."""
         self.settles = True
@@ -57,6 +63,33 @@ class HubProtocol:
         self._take_boxes(begun, PUBLIC)
         start = {name: self._letter("start", name, PUBLIC) for name in plans}
         self._take_boxes(self._ask_everybody(start, "started"), 0)
+        self.save()
+
+    def save(self) -> None:
+        """Keep the run up to here, for a hub that is started again, if there is a folder for it."""
+        hub = self._hub
+        if hub.folder is None:
+            return
+        state = {
+            "run": hub.id,
+            "asked": hub.asked,
+            "notes": hub.notes,
+            "missed": hub.missed,
+            "hellos": {name: hello.letter().head for name, hello in self._hellos.items()},
+            **{name: getattr(self, name) for name in KEPT},
+        }
+        hub.folder.write(HUB, state)
+
+    def recall(self, kept: Mapping[str, Any], met: Mapping[str, SiteManifest]) -> None:
+        """Go on with a run that was kept; the sites that have been met must know it, too."""
+        for name in KEPT:
+            setattr(self, name, kept[name])
+        self._readmit(met)
+        for round, plain in enumerate(self.reports):
+            told = from_bytes(plain).items()
+            self._record(round, {name: [LaneReport(**one) for one in said] for name, said in told})
+            self._absent = self._hellos.keys() - dict(told).keys()
+        log.info("going on with round %d", len(self.reports))
 
     def exchange(self, round: int, lanes: Sequence[int], rewired: bool = False) -> None:
         """Carry the predictions of a round, and take the sites' numbers and next predictions.
@@ -71,7 +104,7 @@ class HubProtocol:
         if not reports:
             raise FedRelaxError(
                 f"no site answered in round {round} within {hub.settings.wait:g} seconds; start the run "
-                "again when they are back"
+                "again when they are back, and it goes on"
             )
         for name in self._hellos:
             if name in reports and name in self._absent:
@@ -82,6 +115,9 @@ class HubProtocol:
                 hub.missed.setdefault(name, []).append(round)
         self._absent = set(self._hellos) - set(reports)
         self._record(round, reports)
+        plain = {name: [one.model_dump() for one in said] for name, said in reports.items()}
+        self.reports.append(to_bytes(plain))
+        self.save()
         missing = f"; missing: {', '.join(sorted(self._absent))}" if self._absent else ""
         log.info("round %d of at most %d%s", round, hub.settings.rounds, missing)
 

@@ -147,6 +147,7 @@ class HubSettings:
     wait : seconds to wait for the answers of a round; later ones are left out of it.
     join : seconds to wait for all sites to join.
     schema : what the columns mean; if None, made from what the sites say about theirs.
+    folder : where the hub keeps the state of a run, so that it can be started again.
     out : where the result is written: numbers, history, edges and the report, but no model.
     live : whether the hub's machine serves a live page of the run.
     """
@@ -160,6 +161,7 @@ class HubSettings:
     wait: Seconds = 600.0
     join: Seconds = 600.0
     schema: InstanceOf[Schema] | None = None
+    folder: Path = Path("state")
     out: Path = Path("result")
     target: str = "the target"
     live: bool = False
@@ -173,6 +175,12 @@ class HubSettings:
     def tol(self) -> float:
         """The change below which a run has converged."""
         return USUAL_TOL if self.method.tol is None else self.method.tol
+
+    @property
+    def asked(self) -> str:
+        """What a run depends on, as text: one that was stopped goes on only if this is still the same."""
+        method, wiring = plain_method(self.method), self.method.wiring
+        return repr((sorted(self.sites), self.alpha, method, wiring, self.folds, self.schema))
 
     def check(self) -> None:
         """Refuse settings that make no sense, before any letter is sent."""
@@ -200,6 +208,7 @@ def hub_of(values: Mapping[str, Any], home: Path, source: str) -> HubSettings:
             made,
             method=replace(method, wiring=as_wiring(wiring)),
             schema=None if schema is None else Schema.read(home / str(schema)),
+            folder=home / made.folder,
             out=home / made.out,
         )
         settings.check()

@@ -1,7 +1,8 @@
-"""What a site remembers between messages, each of which may start a new process.
+"""What sites and hub remember: every message may start a new process at a site, and a hub may be restarted.
 
 Of every round a site keeps arrays only: its answers, what it has shared and heard. The model itself is not
-kept: the same problem and seed give the same fit again.
+kept: the same problem and seed give the same fit again. The hub keeps one file, written after every round:
+see ``HubProtocol.save``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fedrelax.runtime import Site
 from fedrelax.storage.states import read_state, write_state
 from fedrelax.typing import AnyArray, Label
 
-RUN = "run.bin"
+RUN, HUB = "run.bin", "hub.bin"
 MARKER, WORDS = (
     "fedrelax-state.txt",
     b"fedrelax keeps the state of a run here, and may delete it.\n",
@@ -95,7 +96,7 @@ class Folder:
     def begin(self) -> None:
         """Forget earlier runs; a folder that is not ours is refused, and nothing in it is touched."""
         self.claim()
-        for name in (*map(of_round, self.rounds()), RUN):
+        for name in (*map(of_round, self.rounds()), RUN, HUB):
             (self.where / name).unlink(missing_ok=True)
 
     def write(self, name: str, state: Any) -> None:
