@@ -310,7 +310,7 @@ def default(tables: dict[str, Table], sizes: tuple[int, ...], seeds: range) -> N
 
 
 def _defaults(draw: Draw) -> dict[str, float]:
-    network = FedRelaxRegressor(minutes=MINUTES)
+    network = FedRelaxRegressor()
     start = time.process_time()
     network.fit(draw.X[draw.train], draw.y[draw.train], nodes=draw.node[draw.train])
     seconds = time.process_time() - start

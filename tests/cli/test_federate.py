@@ -113,7 +113,7 @@ def test_a_table_is_parted_by_its_nodes_or_dealt(tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "Learned in 12 rounds: "),
+        ((), "Learned in 9 rounds: "),
         (
             ("--alpha", "0.5", "--rounds", "2"),
             "Learned in 2 rounds, with alpha 0.5: all rounds done.",

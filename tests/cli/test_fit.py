@@ -300,14 +300,14 @@ def test_a_full_disk_after_training_costs_nothing(run, table, monkeypatch, tmp_p
 
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
-    real = Path.write_text
+    real = Path.write_bytes
 
     def full(self, *given, **more):
         if self.name == "metrics.json" and run.home in self.parents:
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(self, *given, **more)
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     text = run.refused(*FIT, *QUICK)
     assert "out could not be written (No space left on device)" in text and "make room" in text
     saved = Path(text.partition("was saved in ")[2].partition(" instead")[0])

@@ -28,6 +28,6 @@ class Federation(Baseline):
         return PartialPooling.unsupported_rows(network)
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
-        """Let the nodes learn in twelve rounds; each gets a linear model."""
+        """Let the nodes learn in nine rounds; each gets a linear model."""
         made = (adapt(model, network.task) for model in find(network, seed=seed).together)
         return Run(dict(zip(network.labels, made, strict=True)))

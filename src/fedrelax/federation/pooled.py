@@ -95,6 +95,10 @@ def pooling_plan(agreement: Agreement, settings: HubSettings) -> dict[str, Any] 
     }
 
 
+MOST_REPORTED = 1e100
+"""The largest mean loss that a site reports."""
+
+
 class SiteSearch(PoolingSearch):
     """The candidates as one site takes part in the rounds; ``names`` are those of all sites."""
 
@@ -313,11 +317,14 @@ class PooledSite:
         """Return the site's numbers: how well its model fits its rows, and how it differs from others."""
         name, neighbours = self.sites.site.name, self.sites.site.neighbours
         own, loss = shown[name], usual_loss(self.task.kind)
-        apart: dict[Label, float] = {
-            other: max(float(loss.per_row(shown[other], own).mean()), 0.0)  # rounding errors
-            for other in neighbours
-            if other in shown
-        }
+        with np.errstate(over="ignore"):  # of absurd numbers, which sites may send
+            apart: dict[Label, float] = {
+                other: _bounded(np.mean(loss.per_row(shown[other], own)))
+                for other in neighbours
+                if other in shown
+            }
+            size = _bounded(np.mean(np.square(own)))
+            change = np.inf if before is None else _bounded(np.mean(np.square(own - before)))
         gtv = sum(neighbours[str(other)] * value for other, value in apart.items())
         return SiteMeasure(
             local_loss=float(loss.mean(self.task.encode(self.y), self.model.predict(self.X))),
@@ -325,7 +332,12 @@ class PooledSite:
             pull=gtv,
             validation_loss=np.nan,
             validation_rows=0,
-            change=np.inf if before is None else float(np.mean(np.square(own - before))),
-            size=float(np.mean(np.square(own))),
+            change=change,
+            size=size,
             discrepancies=apart,
         )
+
+
+def _bounded(value: np.floating[Any]) -> float:
+    """Return a mean of losses without what rounding and absurd numbers make of it."""
+    return float(np.nan_to_num(np.clip(value, 0.0, MOST_REPORTED), nan=MOST_REPORTED))

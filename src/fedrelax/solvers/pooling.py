@@ -70,7 +70,7 @@ class Listening(Callback):
 class PartialPooling(Solver):
     """Linear models with partial pooling, as in a mixed model; see ``pooling.exchange``.
 
-    In twelve rounds nodes exchange answers on public rows, and a few numbers about their models, from which
+    In nine rounds nodes exchange answers on public rows, and a few numbers about their models, from which
     everybody knows the consensus, how strongly each column is coupled, and whether curves of the columns,
     nodes alone or one model for all have the better evidence. Every node ends with one plain model:
     ``Ridge``, ``LogisticRegression``, or a pipeline of curves and one of these.
