@@ -278,7 +278,7 @@ def seconds_for(counts: IntArray, scores: int) -> float:
     """Return roughly how long one fold takes on one core, given every node's number of rows."""
     fits = sum(1 + rounds for rounds in ROUNDS.values())
     nodes = min(len(counts), SAMPLED)
-    each = 0.03 + 1e-4 * float(np.mean(counts))
+    each = 0.02 + 3e-5 * float(np.mean(counts))
     return scores * (each * nodes * fits + 0.15 * sum(ROUNDS.values()))
 
 
