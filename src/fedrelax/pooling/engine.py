@@ -26,7 +26,8 @@ class PoolingEngine(Engine):
     name, rank = "pooling", 0
 
     def __init__(self, network: Network, pooled: PooledNetwork) -> None:
-        self.labels, self.at_rest, self._round = tuple(network.labels), False, 0
+        self.labels, self._round = tuple(network.labels), 0
+        self.usual_rounds = len(pooled.rounds)
         self.given = self.edges = network.graph.adjacency
         self._network, self._pooled = network, pooled
         public = network.public.common
@@ -87,7 +88,6 @@ class PoolingEngine(Engine):
     def update(self, round: int) -> int:
         """Go to the models of the next round."""
         self._round += 1
-        self.at_rest = self._round == len(self._pooled.rounds)
         return 1
 
     def discrepancies(self, edges: SparseMatrix) -> FloatArray:
@@ -130,7 +130,6 @@ class PoolingEngine(Engine):
     def resume(self, state: Any, round: int) -> None:
         """Go to a round."""
         self._round = int(np.clip(state["round"], 0, len(self._pooled.rounds)))
-        self.at_rest = self._round == len(self._pooled.rounds)
         self.share(round)
         self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
 
