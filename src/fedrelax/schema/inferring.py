@@ -65,6 +65,12 @@ def column_of(values: Series, named: bool, notes: list[str]) -> Column | None:
             return Column(name, "flag")
         present = values.dropna()
         if inferred != "integer" or max(int(present.max()), -int(present.min())) <= EXACT:
+            infinite = np.flatnonzero(np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan)))
+            if len(infinite):
+                notes.append(
+                    f"Column {name!r} is infinite in {counted(len(infinite), 'row')}, first on "
+                    f"{where(values.index, int(infinite[0]))}; these values count as missing."
+                )
             return Column(name, "number")
     texts = [text for text in texts_of(values) if text is not None]
     if not texts:
