@@ -37,7 +37,8 @@ class NeighbourTerms:
         terms = problem.near(problem.shared(W))
         if self.symmetric:
             terms += terms if self.common else problem.shared(problem.near(W))
-        return self.alpha * terms
+        terms *= self.alpha
+        return terms
 
     def node_matrices(self) -> FloatArray:
         """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``), (n, d, d)."""
@@ -84,7 +85,9 @@ class ExactUpdate:
 
     def after(self, W: AnyArray) -> FloatArray:
         """Return the models after one simultaneous round from models ``W``."""
-        return np.asarray(self.inverse @ (self.right + self.coupling(W)))
+        right = self.coupling(W)
+        right += self.right
+        return np.asarray(self.inverse @ right)
 
 
 def invert(matrices: AnyArray) -> tuple[FloatArray, FloatArray]:
