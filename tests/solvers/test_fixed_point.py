@@ -81,7 +81,7 @@ def test_who_wakes_up_is_drawn_by_the_seed_and_some_sleep_through_a_round():
     assert 0 < asleep[0].sum() < 8
     assert np.array_equal(asleep[0], asleep[1])
     assert not np.array_equal(asleep[0], asleep[2])
-    with pytest.raises(FedRelaxError, match="the linear engine does not apply: it computes all"):
+    with pytest.raises(FedRelaxError, match="the linear engine does not apply: it needs order"):
         FedRelax(order="asynchronous", engine="linear").solve(network)
 
 
