@@ -1,8 +1,8 @@
 """Every Python and shell block of the documents runs, in order, document by document.
 
 A page's blocks share one empty directory and one set of names. The README's commands run in a terminal, as
-a reader runs them, the others in this process. Where a page speaks of ``my.csv``, the
-reader's own table, there is one. Marks are HTML comments on the lines before a block, which no reader sees:
+a reader runs them, the others in this process. Where a page speaks of ``my.csv``, it is the table of
+``fedrelax example``. Marks are HTML comments on the lines before a block, which no reader sees:
 ``<!-- needs torch -->`` runs it only where that module is, the commands of ``<!-- stops -->`` must end with
 an error, and those of ``<!-- not tested: why -->`` are not run. These, and programs other than fedrelax,
 are listed in the summary.
@@ -20,12 +20,11 @@ from functools import partial
 from io import StringIO
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from fedrelax.cli.app import app
+from fedrelax.datasets.examples import example_table
 from fedrelax.models import registry
 from tests.terminal import Terminal
 
@@ -102,7 +101,7 @@ def test_blocks_run(path, tmp_path, monkeypatch, terminal):
     command = partial(in_terminal, terminal) if path == ROOT / "README.md" else in_process
     page = path.read_text(encoding="utf-8")
     if "my.csv" in page and "fedrelax example my.csv" not in page:
-        own_table().to_csv("my.csv", index=False)
+        example_table().to_csv("my.csv", index=False)
     before = list(registry._adapters)
     names: dict[str, object] = {"WEATHER": WEATHER}
     missing: set[str] = set()
@@ -204,18 +203,6 @@ def words_of(text: str) -> str:
 
 def is_here(name: str) -> bool:
     return WEATHER.exists() if name == "WEATHER" else importlib.util.find_spec(name) is not None
-
-
-def own_table() -> pd.DataFrame:
-    """A table such as a reader may have: 16 sites on a map, 8 rows each."""
-    rng = np.random.default_rng(0)
-    places = pd.DataFrame({"lat": rng.uniform(60, 62, 16), "lon": rng.uniform(22, 26, 16)})
-    table = places.loc[np.repeat(places.index, 8)].assign(
-        temp=rng.normal(5, 8, 128).round(1), wind=rng.gamma(2, 2, 128).round(1)
-    )
-    slope, noise = 2 + 2 * (table["lat"] - 60), rng.normal(0, 20, 128)
-    table["load"] = (300 - slope * table["temp"] + 4 * table["wind"] + noise).round(1)
-    return table.assign(site=[f"site {i}" for i in table.index])
 
 
 UNTESTED = [

@@ -126,4 +126,4 @@ def test_try_says_what_took_place(run, table, words, text):
     assert run.code == 0 and text in printed, printed
     assert ("alpha" in printed) == bool(words)
     saved = read_result("home/hub/result")
-    assert saved.about["rounds"] == (2 if words else 12)
+    assert saved.about["rounds"] == (2 if words else 9)
