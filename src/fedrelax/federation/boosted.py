@@ -133,10 +133,10 @@ class BoostedSite:
             present = [answers[lane] for answers in lines if lane in answers]
             nothing = np.zeros((self.ground.level.size, len(self.ground.public)))
             mean = np.mean(present, axis=0) if present else nothing
-            self.means.setdefault(lane, []).append(mean)
             if self._takes_part(lane):
-                self._chain(lane, heard=False).hear(mean)
+                self._chain(lane).hear(mean)
                 self._note(lane)
+            self.means.setdefault(lane, []).append(mean)
         for name in (name for name in self.sampled if name in said):
             for numbers in said[name].numbers.values():
                 self.tallies += numbers[1:].reshape(-1, 2)
@@ -187,8 +187,8 @@ class BoostedSite:
         answers = predictions(self.task, pooled.design.answers @ pooled.state["first"].T)
         return Ground.of(self.task, pooled.design.public, plan.level, plan.size, answers)
 
-    def _chain(self, lane: int, heard: bool = True) -> Chain:
-        """Return a chain as far as the rounds have come, or, if it is new, without what was just heard."""
+    def _chain(self, lane: int) -> Chain:
+        """Return a chain as far as the rounds have come."""
         if lane in self._chains:
             return self._chains[lane]
         fold, start = lane // len(STARTS), STARTS[lane % len(STARTS)]
@@ -204,8 +204,7 @@ class BoostedSite:
         chain = Chain(self.ground, start, self.ground.firsts(start, [first]), *parts)
         self._chains[lane], self._losses[lane] = chain, []
         self._note(lane)
-        means = self.means.get(lane, [])
-        for mean in means if heard else means[:-1]:
+        for mean in self.means.get(lane, []):
             chain.hear(mean)
             self._note(lane)
         return chain
