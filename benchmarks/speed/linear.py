@@ -92,7 +92,8 @@ def _fit(data: BenchProblem, progress: Progress) -> tuple[dict[str, Any], AnyArr
     }
     weights = np.stack([estimator.models_[i].coef_ for i in range(n)])
     progress("one round against memcpy")
-    rows = group_rows(nodes, len(X)).arranged(X, y, "regression", data.graph.labels)
+    labels = estimator.result_.graph.labels
+    rows = group_rows(nodes, len(X)).arranged(X, y, "regression", labels)
     network = estimator.network_of(X, y, rows, rows.held_out(0.0, np.random.default_rng())[1])
     engine = LinearEngine.of(network, FedRelax(alpha=ALPHA, rounds=1))
     engine.share(0)

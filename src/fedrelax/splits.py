@@ -196,12 +196,11 @@ class RowGroups(Mapping[Label, IntArray]):
         """
         names, rank = list(self.labels), np.arange(len(self.labels))
         if tuple(first) != self.labels:
-            place = {label: k for k, label in enumerate(first)}
-            names.sort(key=lambda name: place.get(name, len(place)))
-            rest = [name for name in names if name not in place]
-            names[len(names) - len(rest) :] = _by_name(rest)
-            old = {label: k for k, label in enumerate(self.labels)}
-            rank[[old[name] for name in names]] = np.arange(len(names))
+            known, own = set(first), set(names)
+            rest = _by_name([name for name in names if name not in known])
+            names = [*(name for name in first if name in own), *rest]
+            place = dict(zip(names, range(len(names)), strict=True))
+            rank = np.fromiter(map(place.__getitem__, self.labels), np.int64, len(names))
         node = np.repeat(rank, np.diff(self.offsets))
         numbers = kind == "regression" and np.asarray(X).dtype.kind in "fiub"
 
@@ -255,16 +254,21 @@ def _sorted(group: IntArray, keys: Iterable[AnyArray]) -> IntArray:
     >>> _sorted(np.array([1, 0, 0]), [np.array([5.0, 2.0, 2.0]), np.array([0.0, 9.0, 8.0])]).tolist()
     [2, 1, 0]
     """
-    code, order = group, np.argsort(group, kind="stable")
+    order = np.argsort(group, kind="stable")
+    code = group[order]
     for key in keys:
-        order = np.lexsort((key, code))
-        one, other = key[order[1:]], key[order[:-1]]
-        first = np.diff(code[order], prepend=-1) != 0  # what differs from the row before
-        first[1:] |= (one != other) & ((one == one) | (other == other))  # NaN equals NaN here
-        if first.all():
+        starts = np.flatnonzero(np.diff(code, prepend=-1))
+        sizes = np.diff(starts, append=len(code))
+        for size in np.unique(sizes[sizes > 1]).tolist():
+            at = starts[sizes == size, None] + np.arange(size)
+            within = np.argsort(key[order[at]], axis=1, kind="stable")
+            order[at] = np.take_along_axis(order[at], within, axis=1)
+        if len(starts) == len(code):
             break
-        code = np.empty_like(code)
-        code[order] = np.cumsum(first)
+        one, other = key[order[1:]], key[order[:-1]]
+        first = np.diff(code, prepend=-1) != 0  # what differs from the row before
+        first[1:] |= (one != other) & ((one == one) | (other == other))  # NaN equals NaN here
+        code = np.cumsum(first)
     return order
 
 

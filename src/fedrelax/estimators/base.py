@@ -419,9 +419,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
                 f"graph is a {type(self.graph).__name__}; make a fedrelax.Graph of it with "
                 "Graph.from_matrix, from_edges, from_networkx or from_coordinates"
             )
-        unknown = []
-        if tuple(labels) != self.graph.labels:
-            unknown = [label for label in labels if label not in self.graph]
+        unknown = self.graph.lacks(labels)
         if unknown:
             hint = did_you_mean(unknown[0], self.graph.labels)
             raise FedRelaxError(

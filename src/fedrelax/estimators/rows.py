@@ -58,6 +58,10 @@ def split_off_nodes(X: Any, nodes: Any) -> tuple[Any, Any, str | None]:
     return X.drop(columns=nodes), X[nodes].to_numpy(), nodes
 
 
+CACHE_BYTES = 16 << 20
+"""Linear models of all nodes that together are larger than this do not stay in a processor's cache."""
+
+
 class TableRows:
     """What the estimators know about a table's columns.
 
@@ -93,7 +97,10 @@ class TableRows:
         if self._kind == "regression":
             check_sizes(y, lambda k: "the target" if y.ndim == 1 else f"target {k}")
         rows = group_rows(self._one_node(len(coded)) if nodes is None else nodes, len(coded))
-        first = self.graph.labels if isinstance(self.graph, Graph) else ()
+        first: tuple[Label, ...] = ()
+        if isinstance(self.graph, Graph):
+            large = 8 * len(self.graph) * coded.shape[1] >= CACHE_BYTES
+            first = self.graph.neighbours_together() if large else self.graph.labels
         rows = rows.arranged(coded, y, self._kind, first)
         return self._agree(coded, rows), y, rows
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from fedrelax.errors import FedRelaxError, counted, named
 from fedrelax.graph import edges as edge_lists
@@ -221,6 +222,11 @@ class Graph:
         except (KeyError, TypeError):
             raise unknown_node(label, self.labels) from None
 
+    def lacks(self, labels: Iterable[Label]) -> list[Label]:
+        """Return those of the labels that are no nodes of the graph, in their order."""
+        known = self._index
+        return [label for label in labels if label not in known]
+
     def neighbours(self, label: object) -> dict[Label, float]:
         """Return a node's neighbours, each with the weight of its edge."""
         i = self.index(label)
@@ -271,6 +277,21 @@ class Graph:
         points = None if self.positions is None else self.positions[rows]
         names = [self.labels[row] for row in rows]
         return type(self)(self._matrix[rows][:, rows], names, points, self.geographic)
+
+    def neighbours_together(self) -> tuple[Label, ...]:
+        """Return the labels in an order in which neighbours are near each other (reverse Cuthill-McKee).
+
+        A sum over neighbours misses the processor's cache once per neighbour if the models of all nodes do
+        not fit into it and neighbours are far apart. On graphs that are not like a map, where this
+        order gains little, it is the order of ``labels``.
+        """
+        A = self._matrix
+        order = reverse_cuthill_mckee(A, symmetric_mode=True)
+        row, place = np.repeat(np.arange(len(order)), np.diff(A.indptr)), np.argsort(order)
+        before, after = np.abs(row - A.indices), np.abs(place[row] - place[A.indices])
+        if 2 * after.sum(dtype=float) >= before.sum(dtype=float):
+            return self.labels
+        return tuple(map(self.labels.__getitem__, order.tolist()))
 
     def with_labels(self, labels: Iterable[object]) -> Self:
         """Return the graph with its nodes and new, isolated ones, in the order of ``labels``.
@@ -352,7 +373,5 @@ class Graph:
     @cached_property
     def _component_of(self) -> IntArray:
         """The component of every node, numbered in the order of ``labels``."""
-        from scipy.sparse.csgraph import connected_components
-
         part: IntArray = connected_components(self._matrix, directed=False)[1]
         return part

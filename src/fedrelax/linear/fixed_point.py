@@ -11,6 +11,7 @@ from scipy.sparse.linalg import cg, gmres
 from threadpoolctl import threadpool_limits
 
 from fedrelax.linear.arrays import norm, operator
+from fedrelax.linear.gram import BUFFER_NUMBERS
 from fedrelax.linear.problem import LinearProblem
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
@@ -43,13 +44,15 @@ class NeighbourTerms:
     def node_matrices(self) -> FloatArray:
         """Return ``M_i = H_i + R_i + alpha sum_j A_ij Q_j`` (symmetric: ``Q_i + Q_j``), (n, d, d)."""
         problem, degree = self.problem, self.problem.degree[:, None, None]
-        around = degree * problem.public
+        matrices = degree * problem.public
         if self.common:
-            around *= 2.0 if self.symmetric else 1.0
+            matrices *= 2.0 if self.symmetric else 1.0
         else:
             near = problem.near(problem.public)
-            around = near + around if self.symmetric else near
-        return np.asarray(problem.own + self.alpha * around)
+            matrices = near + matrices if self.symmetric else near
+        matrices *= self.alpha
+        matrices += problem.own
+        return np.asarray(matrices)
 
 
 class ExactUpdate:
@@ -93,6 +96,15 @@ class ExactUpdate:
 def invert(matrices: AnyArray) -> tuple[FloatArray, FloatArray]:
     """Return the inverses of symmetric matrices (c, d, d), and their condition; infinity for none."""
     M = np.asarray(matrices, dtype=np.float64)
+    found, condition = np.empty_like(M), np.empty(len(M))
+    few = max(1, BUFFER_NUMBERS // (M[0].size or 1)) if len(M) else 1
+    for lo in range(0, len(M), few):
+        part = slice(lo, lo + few)
+        found[part], condition[part] = _inverted(M[part])
+    return found, condition
+
+
+def _inverted(M: FloatArray) -> tuple[FloatArray, FloatArray]:
     hopeless = np.zeros(len(M), dtype=bool)
     try:
         inverse = np.linalg.inv(M)

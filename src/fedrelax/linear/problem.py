@@ -8,14 +8,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from fedrelax.linear.arrays import with_constant
 from fedrelax.linear.gram import NodeRows
-from fedrelax.typing import AnyArray, FloatArray, IntArray, SparseMatrix
-
-CACHE_BYTES = 16 << 20
-"""Models of all nodes together that are larger than this do not stay in a processor's cache."""
+from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 
 class LinearProblem:
@@ -76,35 +72,11 @@ class LinearProblem:
         other = copy.copy(self)
         other.adjacency = sparse.csr_array(edges, dtype=np.float64)
         other.__dict__.pop("degree", None)
-        other.__dict__.pop("_local", None)
         return other
-
-    @cached_property
-    def _local(self) -> tuple[IntArray, SparseMatrix] | None:
-        """The nodes with neighbours near each other in memory, and the graph in this order; or None.
-
-        A sum over neighbours in any order misses the cache once per neighbour if the models do not fit into
-        it. Reverse Cuthill-McKee helps on graphs that are like a map; on others it gains nothing.
-        """
-        A = self.adjacency
-        if 8 * self.n * self.d * self.q < CACHE_BYTES:
-            return None
-        order = reverse_cuthill_mckee(A, symmetric_mode=True).astype(np.int64)
-        row, place = np.repeat(np.arange(self.n), np.diff(A.indptr)), np.argsort(order)
-        before = np.abs(row - A.indices).mean()
-        if 2 * np.abs(place[row] - place[A.indices]).mean() >= before:
-            return None
-        return order, A[order][:, order]
 
     def near(self, values: AnyArray) -> FloatArray:
         """Return ``sum_j A_ij u_j`` of every node, for values u (n, ...)."""
-        flat = values.reshape(self.n, -1)
-        if self._local is None:
-            return np.asarray(self.adjacency @ flat).reshape(values.shape)
-        order, graph = self._local
-        sums = np.empty_like(flat)
-        sums[order] = graph @ flat[order]
-        return sums.reshape(values.shape)
+        return np.asarray(self.adjacency @ values.reshape(self.n, -1)).reshape(values.shape)
 
     def shared(self, W: AnyArray) -> FloatArray:
         """Return ``Q_j w_j`` of every node, for models W (n, d, q)."""

@@ -55,9 +55,7 @@ class StackedNetwork(Network):
             drawn = public if isinstance(public, PublicRows) else PublicRows(common=public)
             common = public_rows_of(drawn.common, "the common set", gaps)
             self._public = public_rows(preparation, common=common, owner=drawn.owner)
-        strangers = (
-            [label for label in labels if label not in graph] if labels != graph.labels else []
-        )
+        strangers = graph.lacks(labels)
         if strangers:
             raise FedRelaxError(
                 f"{named('node', strangers, 'is')} not in the graph; give one with all nodes"
