@@ -41,8 +41,10 @@ FAR_OFF = 30.0
 """The most by which public rows may mistake the scale of a column's curvature."""
 MOST_FUNCTIONS = 20
 """Functions of the nodes along which the consensus may vary."""
-LEAST_ROUGHNESS, FIRST_ROUGHNESS = 1e-3, 1.0
-"""The least roughness of a function that is not constant, and the first penalty of all of them."""
+MOST_PARTS = 800
+"""Columns times functions of the nodes, at most: a round takes a time with the cube of these."""
+LEAST_ROUGHNESS = 1e-3
+"""The least roughness of a function that is not constant."""
 RESTING = 3
 """Rounds at the end in which no strength is learned, so that the consensus comes to rest."""
 
@@ -141,7 +143,9 @@ def reply(own: OwnRows, asked: Question) -> Reply:
     unsure = np.einsum("nckk->nk", M) + np.einsum("nckl,nckl->nk", moved @ spread, moved)
     curvature = SM * P
     directions = asked.directions.reshape(*asked.consensus.shape, -1)
-    here = np.einsum("nk,ckab->ncab", asked.place, directions)
+    here = np.tensordot(asked.place, directions, axes=(1, 1))
+    squares = curvature @ here
+    squares *= here
     return Reply(
         models=fitted.models,
         loss=fitted.loss + np.square(fitted.models - local).sum(axis=1) @ P,
@@ -149,7 +153,7 @@ def reply(own: OwnRows, asked: Question) -> Reply:
         uncertainty=unsure,
         pull=(fitted.models - local) * P * asked.common,
         curvature=np.einsum("nckk->nck", curvature),
-        along=np.einsum("ncak,ncak->nck", here, curvature @ here),
+        along=squares.sum(axis=2),
     )
 
 
@@ -180,6 +184,11 @@ class Smooth:
         roughness = np.maximum(values[few], LEAST_ROUGHNESS)
         functions = np.sqrt(n) * vectors[:, few]
         return cls(np.column_stack([np.ones(n), functions]), roughness)
+
+    def for_columns(self, count: int) -> Smooth:
+        """Return as many of the functions as suit models of so many columns."""
+        few = max(2, MOST_PARTS // count)
+        return Smooth(self.values[:, :few], self.roughness[: few - 1])
 
 
 @dataclass
@@ -212,7 +221,7 @@ class Pooling:
     def __post_init__(self) -> None:
         c, d, n = self.scores, len(self.coupling), len(self.rows)
         self.place = np.ones((n, 1)) if self.smooth is None else self.smooth.values
-        self.along_graph = np.full(d, FIRST_ROUGHNESS)
+        self.along_graph = np.full(d, n * self.unit)
         self.consensus, self.round, self.score = np.zeros((c, self.place.shape[1], d)), 0, np.inf
         self.ratio, self.step, self.slope = np.ones((c, d)), 1.0, np.inf
         self.faint = float(self.coupling[-1])
@@ -306,7 +315,9 @@ class Pooling:
         if self.smooth is not None:
             roughness, strength = self.smooth.roughness, self.along_graph.copy()
             size, unsure = roughness @ sizes[1:], roughness @ unsures[1:]
-            for group in self.tied if self.round <= TIED_ROUNDS else self.coupled:
+            groups = self.tied if self.round <= TIED_ROUNDS else self.coupled
+            shared = [group for group in self.shrunk if self._is_common[group].all()]
+            for group in [*groups, *shared]:
                 many = c * len(roughness)
                 strength[group] = _learned(
                     strength[group], size[group], unsure[group], many, LEAST, 1e9

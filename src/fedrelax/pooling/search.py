@@ -235,7 +235,7 @@ def candidates_of(
     A candidate has the same number whatever the rows, also where others do not suit them; ``only`` those
     with these numbers may be asked for.
     """
-    columns, rows = design.columns, design.rows
+    columns, rows, smooth = design.columns, design.rows, design.smooth
     bases = [name for name in BASES if getattr(columns, name) is not None]
     sets = [chosen for k in range(MOST_BASES + 1) for chosen in combinations(bases, k)]
     weights = [np.ones(len(rows))]
@@ -258,7 +258,7 @@ def candidates_of(
             gram = design.estimate[:, places[:, None], places] * weight[:, None, None]
             unit = float((rows * weight).mean()) * design.curvature
             ways = [(POOLING, *start) for start in STARTS] if len(rows) > 1 else []
-            ways += [(ALONG, *STARTS[1])] if design.smooth is not None else []
+            ways += [(ALONG, *start) for start in STARTS] if smooth is not None else []
             if not chosen or len(rows) == 1:
                 ways += [(ALONE, 1.0, 1.0)]
             if not chosen:
@@ -276,7 +276,7 @@ def candidates_of(
                     scores=design.scores,
                     noise=1.0 if design.classes else None,
                     alone=way == ALONE,
-                    smooth=design.smooth if way == ALONG else None,
+                    smooth=smooth.for_columns(len(places)) if smooth and way == ALONG else None,
                 )
                 made[k] = Candidate(way, chosen, places, weight, inverse, pooling)
     return made
@@ -406,6 +406,7 @@ class PoolingSearch:
         Nodes that are not ``present`` said nothing, and count as nodes without rows.
         """
         rows = self.design.rows if present is None else self.design.rows * present
+        before = {k: one.score for k, one in self.candidates.items()}
         for k, said in replies.items():
             pooling = self.candidates[k].pooling
             pooling.rows = rows
@@ -414,7 +415,8 @@ class PoolingSearch:
         best, k = min(scores.values()), min(scores)
         if self.candidates[k].pooling.round >= HALFWAY:
             for k, score in scores.items():
-                if score > best + FAR and self.candidates[k].words not in (ALONE, ONE):
+                promise = max(before[k] - score, 0.0) if np.isfinite(before[k]) else 0.0
+                if score > best + FAR + promise and self.candidates[k].words not in (ALONE, ONE):
                     del self.candidates[k]
         if self.round == self.rounds - RESTING:
             again = {"step": 1.0, "slope": np.inf}
