@@ -60,32 +60,20 @@ class Cell:
         return "-".join([*parts, self.first_exchange]).replace(" ", "_")
 
     @property
-    def alone(self) -> Cell | None:
-        """The curve of training alone, by which validation errors are divided."""
-        return replace(self, alpha=0.0) if self.metric == "MSE_val" else None
+    def references(self) -> dict[str, Cell]:
+        """The curves by which this one is divided ("local", "oracle") or bounded ("bound").
 
-    @property
-    def oracle(self) -> Cell | None:
-        """The oracle's curve, by which those of trees on clusters are divided.
-
-        Like a bound, it does not depend on the first exchange, and is computed once for all.
+        Validation errors are divided by those of training alone, and those of trees on clusters also by
+        the oracle's. The oracle and the bound do not depend on the first exchange.
         """
-        if (self.data, self.metric) != ("clustered", "MSE_val"):
-            return None
-        return replace(self, method="oracle", alpha=None, first_exchange="models")
-
-    @property
-    def bound(self) -> Cell | None:
-        """The bound of a variation."""
-        if self.metric != "variation" or not self.alpha:
-            return None
-        return replace(self, metric="bound", first_exchange="models")
-
-    @property
-    def needed(self) -> list[Cell]:
-        """All that must be computed to draw the curve."""
-        cells = (self, self.alone, self.oracle, self.bound)
-        return [cell for cell in cells if cell is not None]
+        cells = {}
+        if self.metric == "MSE_val":
+            cells["local"] = replace(self, alpha=0.0)
+        if (self.data, self.metric) == ("clustered", "MSE_val"):
+            cells["oracle"] = replace(self, method="oracle", alpha=None, first_exchange="models")
+        if self.metric == "variation" and self.alpha:
+            cells["bound"] = replace(self, metric="bound", first_exchange="models")
+        return cells
 
     def draw(self, seed: int) -> SyntheticNetwork:
         """Return the local datasets; cells that differ in method or alpha get the same."""
