@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
@@ -150,8 +149,7 @@ def remembering(folds: Sequence[Network]) -> Iterator[None]:
             fold.memory = None
 
 
-@dataclass(frozen=True)
-class Recalled:
+class Recalled(NamedTuple):
     """A trial run by an earlier process: its history is all that a choice needs."""
 
     history: History
