@@ -1,7 +1,4 @@
-"""FedMD: any models; all of them learn from the average of all predictions on public rows.
-
-Li and Wang, "FedMD: heterogenous federated learning via model distillation", NeurIPS workshop 2019.
-"""
+"""Methods that exchange answers on public rows: partial pooling, as a federation learns, and FedMD."""
 
 from __future__ import annotations
 
@@ -12,17 +9,43 @@ import numpy as np
 
 from fedrelax.baselines.base import Baseline, Run
 from fedrelax.graph import Graph
+from fedrelax.models import adapt
 from fedrelax.network import Network
-from fedrelax.solvers import FedRelax
+from fedrelax.pooling.network import find
+from fedrelax.solvers import FedRelax, PartialPooling
 from fedrelax.typing import AnyArray
 
 MOST_NODES = 2000
+"""Of FedMD: the complete graph has an edge for each pair of them."""
+
+
+@dataclass(frozen=True)
+class Federation(Baseline):
+    """Linear models of nodes that exchange answers on public rows.
+
+    It is the computation of ``fedrelax federate`` with all sites in one process; the nodes' own kinds of
+    models and the graph play no part.
+    """
+
+    name = "federation"
+
+    def unsupported_reason(self, network: Network) -> str | None:
+        """Return what about the targets or the rows does not suit."""
+        if len(network) < 2:
+            return "it needs at least two nodes"
+        return PartialPooling.unsupported_rows(network)
+
+    def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
+        """Let the nodes learn in nine rounds; each gets a linear model."""
+        made = (adapt(model, network.task) for model in find(network, seed=seed).together)
+        return Run(dict(zip(network.labels, made, strict=True)))
 
 
 @dataclass(frozen=True)
 class FedMD(Baseline):
     """h_i <- argmin L_i(h) + weight * mean over public x of loss(consensus(x), h(x)).
 
+    Li and Wang, "FedMD: heterogenous federated learning via model distillation", NeurIPS workshop 2019.
     The consensus is the mean of all nodes' predictions. This is FedRelax on the complete graph with
     weights 1/n: there, the graph's information is lost.
     """
