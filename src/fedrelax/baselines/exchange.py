@@ -13,7 +13,6 @@ from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.pooling.network import find
 from fedrelax.solvers import FedRelax, PartialPooling
-from fedrelax.typing import AnyArray
 
 MOST_NODES = 2000
 """Of FedMD: the complete graph has an edge for each pair of them."""
@@ -71,29 +70,16 @@ class FedMD(Baseline):
         return [replace(self, weight=weight) for weight in (0.1, 1.0, 10.0)]
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
-        """Run the rounds."""
+        """Run the rounds on one common public set: the network's, or rows drawn from all nodes' sets."""
+        rows, labels = network.public.common, network.labels
+        if rows is None:
+            sets = [network.public.of(label) for label in labels]
+            mixed = np.random.default_rng(seed).permutation(np.concatenate(sets))
+            rows = mixed[: max(map(len, sets))]
+        everybody = Network(Graph.complete(labels, weight=1.0 / len(labels)), network.kind, rows)
+        for node in network:
+            everybody.add(node.label, node.X, node.y, node.model, validation=node.validation)
         solver = FedRelax(
             alpha=self.weight, rounds=self.rounds, tol=1e-3, n_jobs=n_jobs, random_state=seed
         )
-        return Run.of(solver.solve(with_everybody(network, seed)))
-
-
-def with_everybody(network: Network, seed: int = 0) -> Network:
-    """Return the network on the complete graph with weights 1/n and one common public set."""
-    labels = list(network.nodes)
-    everybody = Graph.complete(labels, weight=1.0 / len(labels))
-    joined = Network(everybody, network.kind, _common_rows(network, seed))
-    for node in network:
-        joined.add(node.label, node.X, node.y, node.model, validation=node.validation)
-    return joined
-
-
-def _common_rows(network: Network, seed: int) -> AnyArray:
-    """Return the common public set, or as many rows as one node has, drawn from all nodes' sets."""
-    public = network.public
-    if public.common is not None:
-        return public.common
-    sets = [public.of(label) for label in network.nodes]
-    rows = np.concatenate(sets)
-    size = max(map(len, sets))
-    return np.asarray(np.random.default_rng(seed).permutation(rows)[:size])
+        return Run.of(solver.solve(everybody))
