@@ -190,14 +190,10 @@ class FedProx(Descent):
     MLSys 2020.
     """
 
-    name = "FedProx"
+    name, tries = "FedProx", {"mu": (0.01, 0.1, 1.0)}
 
     mu: float = 0.1
     local_steps: int = 10
-
-    def candidates(self, network: Network) -> Sequence[FedProx]:
-        """Return several strengths of the coupling term."""
-        return [replace(self, mu=mu) for mu in (0.01, 0.1, 1.0)]
 
     def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the common model at every node."""
@@ -214,13 +210,9 @@ class Ditto(Descent):
     ICML 2021.
     """
 
-    name = "Ditto"
+    name, tries = "Ditto", {"pull": (0.01, 0.1, 1.0, 10.0)}
 
     pull: float = 0.1
-
-    def candidates(self, network: Network) -> Sequence[Ditto]:
-        """Return several strengths of the pull."""
-        return [replace(self, pull=pull) for pull in (0.01, 0.1, 1.0, 10.0)]
 
     def iterate(self, F: LocalObjectives, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Yield the personal models."""

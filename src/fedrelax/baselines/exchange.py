@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class FedMD(Baseline):
     weights 1/n: there, the graph's information is lost.
     """
 
-    name = "FedMD"
+    name, tries = "FedMD", {"weight": (0.1, 1.0, 10.0)}
 
     weight: float = 1.0
     rounds: int = 10
@@ -64,10 +63,6 @@ class FedMD(Baseline):
         if len(network) <= MOST_NODES:
             return None
         return f"it joins every pair of nodes, which takes too long for {len(network):,} of them"
-
-    def candidates(self, network: Network) -> Sequence[FedMD]:
-        """Return several weights of the consensus."""
-        return [replace(self, weight=weight) for weight in (0.1, 1.0, 10.0)]
 
     def run(self, network: Network, *, seed: int = 0, n_jobs: int | None = None) -> Run:
         """Run the rounds on one common public set: the network's, or rows drawn from all nodes' sets."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.base import clone
 
@@ -20,14 +20,11 @@ from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import identity_of
 
+if TYPE_CHECKING:
+    from fedrelax.selection.budget import Overtime
+
 Tell = Callable[[int, int], bool | str | None]
 """Called with how many runs are done, out of how many; returning anything true ends the search."""
-
-
-class Cut(Callback):
-    """A callback that may cut a run off, and says whether it did."""
-
-    cut = False
 
 
 class Enough(Exception):  # noqa: N818 - not an error
@@ -70,7 +67,7 @@ class Trials:
         tell: Tell | None = None,
         keeper: Keeper | None = None,
         known: Mapping[Candidate, Recorded] | None = None,
-        overtime: Callable[[], Cut] | None = None,
+        overtime: Callable[[], Overtime] | None = None,
     ) -> None:
         self._folds, self._losses, self._settings = folds, losses, settings
         self._known, self._overtime = known or {}, overtime
