@@ -19,9 +19,8 @@ from fedrelax.linear import LinearProblem
 from fedrelax.models import LinearModel
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, Distillation, Record, run
-from fedrelax.selection import fold_rows
 from fedrelax.solvers import FedRelax
-from fedrelax.splits import FOLD_STREAM, group_rows
+from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
 
@@ -120,9 +119,8 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
     estimator = FedRelaxRegressor(
         LinearModel(fit_intercept=False), data.graph, alpha="auto", wiring="auto"
     )
-    parts = fold_rows(rows, estimator.folds, np.random.default_rng([0, FOLD_STREAM]))
     network = estimator.network_of(X, y, rows, {})
-    folds = [estimator.network_of(X, y, *part) for part in parts]
+    folds = estimator.folds_of(network, X, y, rows, seed=0)
     # a figure must not depend on the machine's speed
     search = replace(estimator.search(), seconds=None)
     choice = search.plan(network, folds, estimator.settings()).choice
