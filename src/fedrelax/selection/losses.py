@@ -63,14 +63,9 @@ class Losses:
     @classmethod
     def of(cls, folds: Sequence[Network], rounds: int, ends: bool = False) -> Losses:
         """Return an empty object for the losses of runs on these folds."""
-        labels = folds[0].labels
-        if any(fold.labels != labels for fold in folds):
-            labels = tuple(dict.fromkeys(label for fold in folds for label in fold.labels))
+        labels = tuple(dict.fromkeys(label for fold in folds for label in fold.labels))
         place = {label: i for i, label in enumerate(labels)}
-        places: list[Any] = [
-            slice(None) if fold.labels == labels else np.array([place[i] for i in fold.labels])
-            for fold in folds
-        ]
+        places = [np.array([place[label] for label in fold.labels]) for fold in folds]
         counts = np.zeros((len(folds), len(labels)), dtype=np.int64)
         for count, where, fold in zip(counts, places, folds, strict=True):
             held = fold.validation_rows
