@@ -38,7 +38,7 @@ from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.site import seeds_of
 from fedrelax.runtime.workers import check_backend, using_backend
 from fedrelax.schema import Preparation, Schema
-from fedrelax.schema.preparation import table_pipeline
+from fedrelax.schema.transformer import table_pipeline
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Default, Plan, Search, fold_rows
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given, update_for
