@@ -23,10 +23,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
-from fedrelax.validation import check_count
+from fedrelax.validation import check_choice, check_count
 
 NODE_STREAM = 1
 """Keeps a node's draw of public rows independent of its other draws under one seed."""
@@ -128,10 +127,7 @@ def draw_public(
     ...             np.random.default_rng(0)).shape
     (4, 2)
     """
-    if how not in DRAWS:
-        raise FedRelaxError(
-            f"public={how!r} is not known (known: {', '.join(DRAWS)}){did_you_mean(how, DRAWS)}"
-        )
+    check_choice("public", how, tuple(DRAWS))
     check_count("public_rows", rows, least=1)
     return draw_like(how, np.concatenate(list(inputs)), int(rows), rng, pieces)
 

@@ -22,7 +22,7 @@ from fedrelax.baselines import (
     Pooled,
     PooledNode,
 )
-from fedrelax.baselines.network_lasso import incidence
+from fedrelax.baselines.descent import incidence
 from fedrelax.baselines.objectives import LocalObjectives, objectives_of
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph

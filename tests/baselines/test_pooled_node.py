@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from fedrelax.baselines import PooledNode
-from fedrelax.baselines.pooled_node import MOST_NODES
+from fedrelax.baselines.grouped import MOST_NODES
 from fedrelax.graph import Graph
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.network import Network

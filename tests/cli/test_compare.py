@@ -211,7 +211,7 @@ def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(
     from fedrelax import FedRelaxRegressor, Graph, Network
     from fedrelax.cli.compare import CompareConfig, ways_of
     from fedrelax.models.names import model_by_name
-    from fedrelax.selection import candidates
+    from fedrelax.selection import candidates_for
 
     config = CompareConfig(data="towns.csv", node="town", target="power", wiring="auto")
     kind, graph = model_by_name(model, "regression"), Graph.from_edges([(0, 1), (1, 2)])
@@ -221,5 +221,5 @@ def test_fedrelax_has_the_rounds_and_wirings_of_the_tables_own_models_and_graph(
     estimator = FedRelaxRegressor(kind, graph, wiring=config.wiring, alpha=0.1)
     together = next(way for way in ways_of(config, estimator) if way.name == "together")
     assert together.solver.rounds_for(network) == rounds
-    tried = candidates(network, together.alpha, together.wiring, rounds=rounds)
+    tried = candidates_for(network, together.solver, together.alpha, together.wiring)
     assert {one.wiring and one.wiring.name for one in tried} == {None, "rewire"}

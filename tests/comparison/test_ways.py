@@ -183,8 +183,8 @@ def test_ways_that_do_not_apply_are_listed_with_their_reason(monkeypatch):
     found = compare_ways(model, X, y, nodes, ways=[FedAvg(), NetworkLasso()], splits=2)
     assert found.refused.keys() == {"FedAvg", "network Lasso"}
     assert "DecisionTreeRegressor" in found.refused["FedAvg"]
-    monkeypatch.setattr("fedrelax.baselines.fedmd.MOST_NODES", 3)
-    monkeypatch.setattr("fedrelax.baselines.network_lasso.MOST_EDGES", 5)
+    monkeypatch.setattr("fedrelax.baselines.exchange.MOST_NODES", 3)
+    monkeypatch.setattr("fedrelax.baselines.descent.MOST_EDGES", 5)
     found = compare_ways(linear(), X, y, nodes, ways=[FedMD(), NetworkLasso()], splits=2)
     assert found.ways == ("alone", "together")
     assert "4 of them" in found.refused["FedMD"] and "6 edges" in found.refused["network Lasso"]

@@ -54,6 +54,8 @@ class Baseline(ABC):
 
     name: ClassVar[str]
     """What tables call it."""
+    tries: ClassVar[Mapping[str, Sequence[float]]] = {}
+    """The values of a setting among which validation chooses."""
 
     @classmethod
     def usual(cls, rounds: int) -> Self | None:
@@ -69,7 +71,8 @@ class Baseline(ABC):
 
     def candidates(self, network: Network) -> Sequence[Baseline]:
         """Return this way with the settings that validation should choose among."""
-        return [self]
+        pairs = [(name, value) for name, values in self.tries.items() for value in values]
+        return [replace(self, **{name: value}) for name, value in pairs] or [self]
 
     def choose(
         self, network: Network, folds: Sequence[Network], *, seed: int, n_jobs: int | None

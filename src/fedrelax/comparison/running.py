@@ -80,10 +80,10 @@ def compare_ways(
     masks = _draw_splits(rows, splits, test_share, seed, values)
     y = np.asarray(y)
     X, content = (X, as_frame(X).astype(str)) if is_frame(X) else (np.asarray(X), X)
-    table = _Table(estimator, X, y, nodes, rows, rows, folds, seed, values)
+    table = _Table(estimator, X, y, nodes, rows, folds, seed, values)
     first, first_rows = table.estimator_for(masks[0])
     kind = "regression" if isinstance(first, FedRelaxRegressor) else "classification"
-    table = replace(table, arranged=rows.arranged(content, y, kind))
+    table = replace(table, rows=rows.arranged(content, y, kind))  # as ``fit`` takes them
     asked = with_the_needed(
         usual_ways(first) if ways is None else ways, (simple_ways(first)[0], Together.of(first))
     )
@@ -121,7 +121,9 @@ def compare_ways(
         measure=measure,
         ways=tuple(way.name for way in compared),
         errors=np.array([[one.error for one in split] for split in done]),
-        node_errors=np.array([[one.by_node for one in split] for split in done]),
+        node_errors=np.array(
+            [[[one.by_node.get(i, np.nan) for i in rows] for one in split] for split in done]
+        ),
         settings=[[one.settings for one in split] for split in done],
         nodes=tuple(rows),
         rows=np.array([(masks[0][i].sum(), (~masks[0][i]).sum()) for i in rows.values()]),
@@ -134,7 +136,7 @@ class Measured(NamedTuple):
     """One way on one split."""
 
     error: float
-    by_node: list[float]
+    by_node: Mapping[Label, float]
     settings: dict[str, object]
 
 
@@ -147,15 +149,13 @@ class _Table:
     y: AnyArray
     nodes: Any
     rows: RowsByNode
-    arranged: RowsByNode
-    """The same rows in the order in which ``fit`` takes them."""
     folds: int
     seed: int
     groups: AnyArray | None
 
     def part(self, mask: AnyArray) -> dict[Label, AnyArray]:
         """Return the row numbers of every node within the mask."""
-        return {label: index[mask[index]] for label, index in self.arranged.items()}
+        return {label: index[mask[index]] for label, index in self.rows.items()}
 
     def estimator_for(self, mask: AnyArray) -> tuple[Estimator, FloatArray]:
         """Return the estimator of a split, and all rows as its nodes share them."""
@@ -187,9 +187,8 @@ class _Table:
             tell(finished, way.name)
             chosen = way.choose(network, folds, seed=seed, n_jobs=n_jobs)
             models = chosen.run(network, seed=seed, n_jobs=n_jobs).models
-            total, by_node = errors_of(measure, network.task, models, X, self.y, test)
-            errors = [by_node.get(label, np.nan) for label in self.rows]
-            measured.append(Measured(total, errors, chosen.settings()))
+            errors = errors_of(measure, network.task, models, X, self.y, test)
+            measured.append(Measured(*errors, chosen.settings()))
         tell(len(ways), "done")
         return measured
 

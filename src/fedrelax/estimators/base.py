@@ -20,8 +20,9 @@ from fedrelax.living.network import Origin
 from fedrelax.models import Task, adapt
 from fedrelax.models.difference import suits
 from fedrelax.models.registry import is_net
-from fedrelax.models.viewed import Viewed, form_in
+from fedrelax.models.viewed import form_in
 from fedrelax.network import Network
+from fedrelax.network.rows import Lookup
 from fedrelax.public import (
     BOOSTING_ROWS,
     DRAWS,
@@ -37,7 +38,7 @@ from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.site import seeds_of
 from fedrelax.runtime.workers import check_backend, using_backend
 from fedrelax.schema import Preparation, Schema
-from fedrelax.schema.transformer import TableModels
+from fedrelax.schema.transformer import table_pipeline
 from fedrelax.selection import FOLDS, LEVELS, Candidate, Choice, Default, Plan, Search, fold_rows
 from fedrelax.selection.budget import QUICK_SECONDS, SECONDS
 from fedrelax.selection.candidates import Alphas, Levels, Wirings, given, update_for
@@ -448,10 +449,10 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if ready is None or ready.is_plain:
             return models
         local = self.result_.local_models
-        forms = {
-            label: form_in(model) for label, model in local.items() if isinstance(model, Viewed)
-        }
-        return TableModels(models, ready, forms)
+        return Lookup(
+            models,
+            lambda label: table_pipeline(models[label], ready, label, form_in(local[label])),
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

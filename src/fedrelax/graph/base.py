@@ -17,7 +17,7 @@ from fedrelax.graph import edges as edge_lists
 from fedrelax.graph import families, matrices
 from fedrelax.graph.tables import clean_labels, unknown_node
 from fedrelax.typing import FloatArray, IntArray, Label
-from fedrelax.validation import RandomState
+from fedrelax.validation import RandomState, check_number
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -129,7 +129,7 @@ class Graph:
         >>> Graph.complete(["a", "b", "c"]).n_edges
         3
         """
-        families.check_factor("weight", weight)
+        check_number("weight", weight, least=0.0)
         names = clean_labels(labels)
         return cls(weight * (1 - np.eye(len(names))), names)
 

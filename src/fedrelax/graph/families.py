@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isfinite
 from numbers import Real
-from operator import index
 
 import numpy as np
 from scipy import sparse
@@ -15,7 +13,7 @@ from fedrelax.graph.matrices import from_pairs
 from fedrelax.graph.tables import read_table
 from fedrelax.schema.kinds import as_frame, is_frame
 from fedrelax.typing import FloatArray, IntArray, Label
-from fedrelax.validation import RandomState, check_count, generator
+from fedrelax.validation import RandomState, check_choice, check_count, generator
 
 SUM_ROUNDING = 1e-6
 """How far the sum of a node's shares may be from 1."""
@@ -74,12 +72,6 @@ def mixture_overlap(
     return matrix, names
 
 
-def check_factor(name: str, factor: float) -> None:
-    """Refuse a weight or factor that is not a finite number >= 0."""
-    if not isinstance(factor, Real) or not isfinite(factor) or factor < 0:
-        raise FedRelaxError(f"{name} is {factor!r}; give a finite number that is not negative")
-
-
 def _draw(n_pairs: int, p: float, rng: np.random.Generator) -> IntArray:
     drawn: IntArray = rng.choice(n_pairs, rng.binomial(n_pairs, p), replace=False)
     return drawn
@@ -104,10 +96,7 @@ def nearest_by_coordinates(
     coordinates: object, k: int, metric: str, labels: Iterable[object] | None
 ) -> tuple[sparse.csr_array, tuple[Label, ...], FloatArray, bool]:
     """Return the adjacency, labels, positions, and whether these are latitudes and longitudes."""
-    if metric not in ("auto", "haversine", "euclidean"):
-        raise FedRelaxError(
-            f"metric is {metric!r}; choose 'auto', 'haversine' (latitude, longitude) or 'euclidean'"
-        )
+    check_choice("metric", metric, ("auto", "haversine", "euclidean"))
     globe = metric == "haversine"
     if metric != "euclidean" and is_frame(coordinates):
         frame = as_frame(coordinates)
@@ -138,14 +127,9 @@ def neighbour_pairs(
     """
     from scipy.spatial import cKDTree
 
+    check_count("k", k, least=1)
     n = len(points)
-    try:
-        k = index(k)
-    except TypeError:
-        raise FedRelaxError(f"k is {k!r}; give a whole number of neighbours") from None
-    if k < 1:
-        raise FedRelaxError(f"k is {k}; every node needs at least one neighbour, so k >= 1")
-    k = min(k, n - 1)
+    k = min(int(k), n - 1)
     order = np.lexsort(points.T[::-1])
     again = np.append(False, (np.diff(points[order], axis=0) == 0).all(axis=1))
     spread = points[order]

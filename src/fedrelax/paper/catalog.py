@@ -55,7 +55,11 @@ class Figure:
     @property
     def cells(self) -> list[Cell]:
         """All that must be computed, once each."""
-        return list(dict.fromkeys(cell for line in self.lines for cell in line.cell.needed))
+        return list(
+            dict.fromkeys(
+                cell for one in self.lines for cell in (one.cell, *one.cell.references.values())
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,11 @@ class Sweep:
 
     def lines(self, alpha: float, ask: Choice) -> list[Line]:
         """Return a line for every value."""
-        values = {"d": ask.features, "sigma": ask.noise}.get(self.by) or self.values
+        values: Any = {"d": ask.features, "sigma": ask.noise}.get(self.by) or self.values
         base = replace(self.base, alpha=alpha, first_exchange=ask.first_exchange)
-        settings: list[dict[str, Any]] = [{self.by: value} for value in values]
         return [
-            Line(LABELS[self.by](*one.values()), replace(base, **one), self.sheet)
-            for one in settings
+            Line(LABELS[self.by](value), replace(base, **{self.by: value}), self.sheet)
+            for value in values
         ]
 
 

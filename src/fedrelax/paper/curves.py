@@ -19,9 +19,8 @@ from fedrelax.linear import LinearProblem
 from fedrelax.models import LinearModel
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, Distillation, Record, run
-from fedrelax.selection import fold_rows
 from fedrelax.solvers import FedRelax
-from fedrelax.splits import FOLD_STREAM, group_rows
+from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
 from fedrelax.typing import FloatArray
 
@@ -60,32 +59,20 @@ class Cell:
         return "-".join([*parts, self.first_exchange]).replace(" ", "_")
 
     @property
-    def alone(self) -> Cell | None:
-        """The curve of training alone, by which validation errors are divided."""
-        return replace(self, alpha=0.0) if self.metric == "MSE_val" else None
+    def references(self) -> dict[str, Cell]:
+        """The curves by which this one is divided ("local", "oracle") or bounded ("bound").
 
-    @property
-    def oracle(self) -> Cell | None:
-        """The oracle's curve, by which those of trees on clusters are divided.
-
-        Like a bound, it does not depend on the first exchange, and is computed once for all.
+        Validation errors are divided by those of training alone, and those of trees on clusters also by
+        the oracle's. The oracle and the bound do not depend on the first exchange.
         """
-        if (self.data, self.metric) != ("clustered", "MSE_val"):
-            return None
-        return replace(self, method="oracle", alpha=None, first_exchange="models")
-
-    @property
-    def bound(self) -> Cell | None:
-        """The bound of a variation."""
-        if self.metric != "variation" or not self.alpha:
-            return None
-        return replace(self, metric="bound", first_exchange="models")
-
-    @property
-    def needed(self) -> list[Cell]:
-        """All that must be computed to draw the curve."""
-        cells = (self, self.alone, self.oracle, self.bound)
-        return [cell for cell in cells if cell is not None]
+        cells = {}
+        if self.metric == "MSE_val":
+            cells["local"] = replace(self, alpha=0.0)
+        if (self.data, self.metric) == ("clustered", "MSE_val"):
+            cells["oracle"] = replace(self, method="oracle", alpha=None, first_exchange="models")
+        if self.metric == "variation" and self.alpha:
+            cells["bound"] = replace(self, metric="bound", first_exchange="models")
+        return cells
 
     def draw(self, seed: int) -> SyntheticNetwork:
         """Return the local datasets; cells that differ in method or alpha get the same."""
@@ -132,9 +119,8 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
     estimator = FedRelaxRegressor(
         LinearModel(fit_intercept=False), data.graph, alpha="auto", wiring="auto"
     )
-    parts = fold_rows(rows, estimator.folds, np.random.default_rng([0, FOLD_STREAM]))
     network = estimator.network_of(X, y, rows, {})
-    folds = [estimator.network_of(X, y, *part) for part in parts]
+    folds = estimator.folds_of(network, X, y, rows, seed=0)
     # a figure must not depend on the machine's speed
     search = replace(estimator.search(), seconds=None)
     choice = search.plan(network, folds, estimator.settings()).choice

@@ -80,7 +80,7 @@ def _draw_panel(
         axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
         if one.bounds is not None:
             axis.axhline(one.bounds.mean(), color=colour, linestyle=(0, (2, 2)), linewidth=1.2)
-    if any(one.by_local or one.by_oracle for one in lines):
+    if any(set(one.references) - {"bound"} for one in lines):
         axis.axhline(1.0, color="#777777", linewidth=0.8, zorder=0)
     axis.set_xlabel("round" if longest < 10 else "iteration")
     if longest < 10:

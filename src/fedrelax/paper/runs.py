@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -73,51 +73,49 @@ def compute(task: Task) -> tuple[Task, FloatArray]:
         return task, (tree_curve if cell.model == "tree" else linear_curve)(cell, seed)
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """Mean and standard error over the runs, at every iteration."""
 
     mean: FloatArray
     sem: FloatArray
 
 
+def ratio_curve(values: FloatArray, base: FloatArray | float = 1.0) -> Curve:
+    """Return mean(values) / mean(base), both over the same runs, and its standard error (NaN for one run).
+
+    To first order, the error of r = a/b is that of the mean of (a_i - r b_i) / b.
+    """
+    runs, base = len(values), np.broadcast_to(base, values.shape)
+    below = base.mean(axis=0)
+    ratio = values.mean(axis=0) / below
+    rest = (values - ratio * base) / below
+    spread = rest.std(axis=0, ddof=1) if runs > 1 else np.full(values.shape[1], np.nan)
+    return Curve(ratio, spread / np.sqrt(runs))
+
+
 @dataclass(frozen=True)
 class Measured:
-    """A line with its ``values`` (runs, iterations), and what they are divided by or bounded by."""
+    """A line with its ``values`` (runs, iterations) and those of its cell's ``references``."""
 
     line: Line
     values: FloatArray
-    by_local: Curve | None
-    by_oracle: Curve | None
-    bounds: FloatArray | None
+    references: dict[str, FloatArray]
 
-    @property
-    def plain(self) -> Curve:
-        """The metric itself."""
-        return mean_curve(self.values)
+    def over(self, name: str) -> FloatArray | float:
+        """Return the curve divided by a reference; NaN if it has none of this name."""
+        base = self.references.get(name)
+        return np.nan if base is None else ratio_curve(self.values, base).mean
 
     @property
     def drawn(self) -> Curve:
         """What the paper shows: trees on clusters divided by the oracle, mixtures by training alone."""
-        return self.by_oracle or self.by_local or self.plain
+        bases = [self.references[name] for name in ("oracle", "local") if name in self.references]
+        return ratio_curve(self.values, *bases[:1])
 
-
-def mean_curve(values: FloatArray) -> Curve:
-    """Return the mean over runs and its standard error (NaN for a single run)."""
-    runs = len(values)
-    spread = values.std(axis=0, ddof=1) if runs > 1 else np.full(values.shape[1], np.nan)
-    return Curve(values.mean(axis=0), spread / np.sqrt(runs))
-
-
-def ratio_curve(values: FloatArray, base: FloatArray) -> Curve:
-    """Return mean(values) / mean(base), both over the same runs, and its standard error.
-
-    To first order, the error of r = a/b is that of the mean of (a_i - r b_i) / b.
-    """
-    below = base.mean(axis=0)
-    ratio = values.mean(axis=0) / below
-    rest = (values - ratio * base) / below
-    return Curve(ratio, mean_curve(rest).sem)
+    @property
+    def bounds(self) -> FloatArray | None:
+        """The bound of every run, if there is one."""
+        return self.references["bound"][:, 0] if "bound" in self.references else None
 
 
 def measure_all(figure: Figure, store: Store, runs: int) -> dict[Line, Measured]:
@@ -126,16 +124,11 @@ def measure_all(figure: Figure, store: Store, runs: int) -> dict[Line, Measured]
     def curves(cell: Cell) -> FloatArray:
         return np.array([store.load(cell, seed) for seed in range(runs)])
 
-    def ratio(line: Line, base: Cell | None) -> Curve | None:
-        return None if base is None else ratio_curve(curves(line.cell), curves(base))
-
     return {
         line: Measured(
             line,
             curves(line.cell),
-            by_local=ratio(line, line.cell.alone),
-            by_oracle=ratio(line, line.cell.oracle),
-            bounds=None if line.cell.bound is None else curves(line.cell.bound)[:, 0],
+            {name: curves(cell) for name, cell in line.cell.references.items()},
         )
         for line in figure.lines
     }
@@ -147,7 +140,7 @@ def to_frame(lines: Iterable[Measured]) -> DataFrame:
 
     parts = []
     for one in lines:
-        cell, curve = one.line.cell, one.plain
+        cell, curve = one.line.cell, ratio_curve(one.values)
         columns = {
             "figure": one.line.sheet,
             "method": one.line.method,
@@ -160,9 +153,9 @@ def to_frame(lines: Iterable[Measured]) -> DataFrame:
             "mean": curve.mean,
             "sem": curve.sem,
             "runs": len(one.values),
-            "normalised_by_local": np.nan if one.by_local is None else one.by_local.mean,
+            "normalised_by_local": one.over("local"),
             "bound": np.nan if one.bounds is None else one.bounds.mean(),
-            "normalised_by_oracle": np.nan if one.by_oracle is None else one.by_oracle.mean,
+            "normalised_by_oracle": one.over("oracle"),
             "first_exchange": cell.first_exchange,
         }
         parts.append(pd.DataFrame(columns))

@@ -94,29 +94,22 @@ class Runs:
         self, name: str, values: list[Any], alphas: list[float] | None = None, **fixed: float
     ) -> list[Comparison]:
         """Return every alpha above 0 against alpha = 0, for every value of one setting."""
-        return [
-            pair
-            for alpha in (self.coupled if alphas is None else alphas)
-            for value in values
-            for pair in self.against(
-                f"{name}={value:g}, alpha={alpha:g} against alone",
-                {name: value, "alpha": alpha, **fixed},
-                {name: value, "alpha": 0.0, **fixed},
-            )
-        ]
+        found = []
+        for alpha, value in itertools.product(self.coupled if alphas is None else alphas, values):
+            what = f"{name}={value:g}, alpha={alpha:g} against alone"
+            setting = {name: value, **fixed}
+            found += self.against(what, {**setting, "alpha": alpha}, {**setting, "alpha": 0.0})
+        return found
 
     def falling(self, name: str, values: list[float], other: str) -> list[Comparison]:
         """Return comparisons of successive values: each should give less than the one before."""
-        return [
-            pair
-            for fixed in self.values(other)
-            for before, after in itertools.pairwise(values)
-            for pair in self.against(
-                f"{other}={fixed:g}: {name}={after:g} against {before:g}",
-                {name: after, other: fixed},
-                {name: before, other: fixed},
-            )
-        ]
+        found = []
+        for fixed, (before, after) in itertools.product(
+            self.values(other), itertools.pairwise(values)
+        ):
+            what = f"{other}={fixed:g}: {name}={after:g} against {before:g}"
+            found += self.against(what, {name: after, other: fixed}, {name: before, other: fixed})
+        return found
 
     @property
     def coupled(self) -> list[float]:
@@ -183,8 +176,7 @@ def below_bound(runs: Runs) -> Verdict:
 BELOW = "the variation ends below the bound epsilon / (alpha lambda_2)"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A statement, the verdict on it, and the numbers behind it."""
 
     figure: str
@@ -208,15 +200,14 @@ def findings(figure: str, lines: list[Measured]) -> list[Finding]:
 def _fig1b(runs: Runs) -> Statements:
     early, late, away = [], [], []
     for alpha in runs.coupled:
-        what = f"alpha={alpha:g} against alone at iteration 49"
-        early += runs.against(
-            what, {"sigma": 0.0, "alpha": alpha}, {"sigma": 0.0, "alpha": 0.0}, at=49
-        )
-        if (line := runs.find(sigma=5.0, alpha=alpha)) is not None:
-            what = f"alpha={alpha:g}, end against start"
-            late.append(Comparison(what, line.values[:, -1], line.values[:, 0]))
-    if (line := runs.find(sigma=5.0, alpha=0.0)) is not None:
-        away = [Comparison("alone, start against end", line.values[:, 0], line.values[:, -1])]
+        pair = {"sigma": 0.0, "alpha": alpha}, {"sigma": 0.0, "alpha": 0.0}
+        early += runs.against(f"alpha={alpha:g} against alone at iteration 49", *pair, at=49)
+    for line in runs.lines:
+        cell, start, end = line.line.cell, line.values[:, 0], line.values[:, -1]
+        if cell.sigma == 5.0 and cell.alpha:
+            late.append(Comparison(f"alpha={cell.alpha:g}, end against start", end, start))
+        elif cell.sigma == 5.0:
+            away.append(Comparison("alone, start against end", start, end))
     return {
         "without noise at d/m = 1, FedRelax speeds up convergence a little": early,
         "at sigma = 5, training alone moves away from the truth": away,

@@ -72,22 +72,22 @@ def _summary(values: Series, notes: list[str]) -> ColumnSummary:
         return ColumnSummary(str(values.name), NOTHING)
     codes = column.code(values)
     known = int(np.isfinite(codes).sum())
-    more: dict[str, Any] = {"known": known, "gaps": known < len(codes)}
+    told = ColumnSummary(column.name, column.kind, known, gaps=known < len(codes))
+    if column.decimal:
+        told = replace(told, decimal=column.decimal, unsure=read_texts(values).unsure)
     if column.kind in MIXED:
         own = Schema((column,)).measured(codes[:, None], units=False).columns[0]
-        more |= {"cycles": own.cycles, "order": own.order}
-        seen = {"mean": own.centre, "spread": own.scale, "low": own.low, "high": own.high}
-        more |= seen if known >= COMMON else {"known": 0}
-    if column.decimal:
-        more["decimal"], more["unsure"] = column.decimal, read_texts(values).unsure
+        told = replace(told, cycles=own.cycles, order=own.order)
+        if known < COMMON:
+            return replace(told, known=0)
+        return replace(told, mean=own.centre, spread=own.scale, low=own.low, high=own.high)
     if column.kind == "category":
         counts = Counter(text for text in texts_of(values) if text is not None)
-        common = sorted(text for text, rows in counts.items() if rows >= COMMON)
-        more["names"] = are_names(counts)
-        more["categories"] = tuple(common)
-        more["counts"] = tuple(counts[text] for text in common)
-        more["others"] = counts.total() - sum(more["counts"])
-    return ColumnSummary(column.name, column.kind, **more)
+        common = {text: rows for text, rows in sorted(counts.items()) if rows >= COMMON}
+        told = replace(told, categories=tuple(common), counts=tuple(common.values()))
+        others = counts.total() - sum(told.counts)
+        return replace(told, others=others, names=are_names(counts))
+    return told
 
 
 def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Schema, list[str]]:
@@ -97,7 +97,7 @@ def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Sc
     learn from are left out.
     """
     notes: list[str] = []
-    columns: list[tuple[Column, list[ColumnSummary]]] = []
+    columns: list[Column] = []
     for name in [column.name for column in next(iter(told.values()))]:
         by_site = {
             site: line
@@ -114,18 +114,18 @@ def agreed(told: Mapping[str, Sequence[ColumnSummary]], named: bool) -> tuple[Sc
             raise FedRelaxError(f"feature column {name!r} is empty at all sites; leave it out")
         else:
             more = {"gaps": gaps, "decimal": _decimal(name, by_site)}
-            columns.append((_column(name, kind, lines, more), lines))
+            columns.append(_column(name, kind, lines, more))
     if not columns:
         raise FedRelaxError(f"no column is left to learn from ({' '.join(notes)})")
-    keep = all(column.kind in ("number", "flag") and not column.gaps for column, _ in columns)
-    scaled = []
-    for column, lines in columns:
-        alike = [line for line in lines if line.decimal in ("", column.decimal)]
-        centre, scale = _spread(alike) if column.kind in MIXED else (0.0, 1.0)
-        if not keep or is_extreme(centre, scale):
-            column = replace(column, centre=centre, scale=scale)
-        scaled.append(column)
-    return Schema(tuple(scaled)), notes
+    keep = all(column.kind in ("number", "flag") and not column.gaps for column in columns)
+    return Schema(
+        tuple(
+            replace(one, centre=0.0, scale=1.0)
+            if keep and not is_extreme(one.centre, one.scale)
+            else one
+            for one in columns
+        )
+    ), notes
 
 
 def _kind(name: str, by_site: Mapping[str, ColumnSummary]) -> Kind | Literal["nothing"]:
@@ -181,7 +181,10 @@ def _useless(kind: str, lines: Sequence[ColumnSummary], gaps: bool) -> str | Non
 
 
 def _column(name: str, kind: Kind, lines: Sequence[ColumnSummary], more: dict[str, Any]) -> Column:
-    """Return a column with everything but centre and scale; its limits are the widest of any site."""
+    """Return a column that suits all sites; its limits are the widest of any of them."""
+    if kind in MIXED:
+        alike = [line for line in lines if line.decimal in ("", more["decimal"])]
+        more["centre"], more["scale"] = _spread(alike)
     if kind == "date":
         more["cycles"] = tuple(dict.fromkeys(c for line in lines for c in line.cycles))
         more["order"] = lines[0].order

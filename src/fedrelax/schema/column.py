@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -162,12 +162,3 @@ class Column:
         if missing.any() and self.kind != "category":
             seen[missing] = 0.0
         return np.column_stack([seen, missing]) if self.gaps else seen
-
-    def describe(self) -> dict[str, Any]:
-        """Return the column as plain values for a file, without defaults."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {
-            f.name: list(values[f.name]) if isinstance(values[f.name], tuple) else values[f.name]
-            for f in fields(self)
-            if values[f.name] != f.default
-        }

@@ -14,6 +14,14 @@ from fedrelax.typing import DataFrame, FloatArray, Index, Series
 
 DATE_LIKE = r"\d.*[-/.:].*\d"
 Kind = Literal["numbers", "dates", "text", "nothing"]
+INFERRED: dict[str, Kind] = {
+    **dict.fromkeys(
+        ("integer", "floating", "mixed-integer-float", "boolean", "decimal"), "numbers"
+    ),
+    **dict.fromkeys(("date", "datetime", "datetime64", "period", "timedelta64"), "dates"),
+    **dict.fromkeys(("categorical", "complex"), "text"),
+}
+"""What pandas infers of values, where that tells what they are."""
 EXACT = 2**53
 """Whole numbers beyond this are taken for names: as floats, some of them would coincide."""
 
@@ -57,24 +65,15 @@ def kind_of(column: Series) -> Kind:
     >>> [kind_of(pd.Series(v)) for v in ([1, 2], [True, None], ["2024-01-31"], ["a"], [None])]
     ['numbers', 'numbers', 'dates', 'text', 'nothing']
     """
-    import pandas as pd
     from pandas.api import types
 
     present = column.dropna()
     if present.empty:
         return "nothing"
-    if isinstance(column.dtype, pd.CategoricalDtype) or types.is_complex_dtype(column):
-        return "text"
-    if isinstance(column.dtype, pd.PeriodDtype) or types.is_timedelta64_dtype(column):
-        return "dates"
-    if types.is_datetime64_any_dtype(column):
-        return "dates"
-    if types.is_numeric_dtype(column) or types.is_bool_dtype(column):
-        return "numbers"
     inferred = types.infer_dtype(present, skipna=True)
-    if inferred in ("integer", "floating", "mixed-integer-float", "boolean", "decimal"):
-        return "numbers"
-    return "dates" if inferred in ("date", "datetime") or _look_like_dates(present) else "text"
+    if inferred in INFERRED:
+        return INFERRED[inferred]
+    return "dates" if _look_like_dates(present) else "text"
 
 
 def to_numbers(column: Series) -> FloatArray:

@@ -128,19 +128,16 @@ class Preparation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a file."""
-        values = {**self.schema.to_dict(), "rows": ENCODED if self.encoded else CODED}
         names = self.schema.column_names
-        if self.lacks:
-            values["lacks"] = [
-                {"node": label, "columns": [names[k] for k in columns]}
-                for label, columns in self.lacks.items()
-            ]
-        if self.fills:
-            values["fills"] = [
-                {"columns": [names[k] for k in columns], "weights": weights.tolist()}
-                for columns, weights in self.fills.items()
-            ]
-        return values
+
+        def named(columns: Lacking) -> list[str]:
+            return [names[k] for k in columns]
+
+        lacks = [{"node": label, "columns": named(own)} for label, own in self.lacks.items()]
+        fills = [{"columns": named(own), "weights": w.tolist()} for own, w in self.fills.items()]
+        rows = ENCODED if self.encoded else CODED
+        lists = {"lacks": lacks, "fills": fills}
+        return {**self.schema.to_dict(), "rows": rows, **{k: v for k, v in lists.items() if v}}
 
     @classmethod
     def from_dict(cls, values: object, what: str = "the schema") -> Preparation:

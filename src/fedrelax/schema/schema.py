@@ -167,8 +167,13 @@ class Schema:
     # Files
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as plain values."""
-        return {"columns": [column.describe() for column in self.columns]}
+        """Return the schema as plain values, without defaults."""
+        from pydantic import TypeAdapter
+
+        values: dict[str, Any] = TypeAdapter(Schema).dump_python(
+            self, mode="json", exclude_defaults=True
+        )
+        return values
 
     @classmethod
     def from_dict(cls, values: object, what: str = "the schema") -> Schema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Self
 
 import numpy as np
@@ -61,26 +60,9 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(seen.names, dtype=object)
 
 
-class TableModels(Mapping[Label, Pipeline]):
-    """The nodes' fitted models, each as a pipeline that takes a DataFrame of the node's columns."""
-
-    def __init__(
-        self, models: Mapping[Label, Model], preparation: Preparation, forms: Mapping[Label, str]
-    ) -> None:
-        self._models, self._preparation, self._forms = models, preparation, forms
-
-    def __getitem__(self, label: Label) -> Pipeline:
-        model, form = self._models[label], self._forms.get(label, ENCODED)
-        first = TableColumns(self._preparation, label, form)
-        if form != FRAME and not hasattr(model, "feature_names_in_"):
-            first.set_output(transform="default")
-        return Pipeline([("columns", first), ("model", model)])
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self._models)
-
-    def __len__(self) -> int:
-        return len(self._models)
-
-    def __repr__(self) -> str:
-        return f"{{{', '.join(f'{label!r}: {self[label]!r}' for label in self)}}}"
+def table_pipeline(model: Model, preparation: Preparation, node: Label, form: str) -> Pipeline:
+    """Return a node's fitted model as a pipeline that takes a DataFrame of the node's columns."""
+    first = TableColumns(preparation, node, form)
+    if form != FRAME and not hasattr(model, "feature_names_in_"):
+        first.set_output(transform="default")
+    return Pipeline([("columns", first), ("model", model)])

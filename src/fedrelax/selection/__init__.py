@@ -2,22 +2,19 @@
 
 from fedrelax.selection.candidates import (
     LEVELS,
-    STRENGTHS,
     Candidate,
     alphas_for,
-    candidates,
     candidates_for,
     is_open,
 )
 from fedrelax.selection.choice import Choice
-from fedrelax.selection.default import Default, choose_default
+from fedrelax.selection.default import Default
 from fedrelax.selection.plan import Plan, Search
 from fedrelax.selection.search import FOLDS, TRIES, choose, fold_rows
 
 __all__ = [
     "FOLDS",
     "LEVELS",
-    "STRENGTHS",
     "TRIES",
     "Candidate",
     "Choice",
@@ -25,10 +22,8 @@ __all__ = [
     "Plan",
     "Search",
     "alphas_for",
-    "candidates",
     "candidates_for",
     "choose",
-    "choose_default",
     "fold_rows",
     "is_open",
 ]

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from fedrelax.network import Network
-from fedrelax.runtime import Record
+from fedrelax.runtime import Callback, Record
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.losses import Recorded
-from fedrelax.selection.trials import Cut, Tell
+from fedrelax.selection.trials import Tell
 from fedrelax.solvers import FedRelax
 
 SECONDS, QUICK_SECONDS = 30.0, 5.0
@@ -26,21 +25,16 @@ FINAL_SHARE = 0.5
 """The share of the time that a run with the chosen settings may take; ``fit`` makes two of them."""
 
 
-@dataclass(frozen=True)
 class Budget:
     """The seconds that a search may take from now on."""
 
-    seconds: float
-    clock: Callable[[], float] = time.monotonic
-    begun: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "begun", self.clock())
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds, self._clock, self._begun = seconds, clock, clock()
 
     @property
     def spent(self) -> float:
         """The seconds so far."""
-        return self.clock() - self.begun
+        return self._clock() - self._begun
 
     @property
     def left(self) -> float:
@@ -66,11 +60,13 @@ class Budget:
         return told
 
 
-class Overtime(Cut):
+class Overtime(Callback):
     """Ends a run after the round in which the time is up; ``cut`` says whether it did.
 
     At least the models of round 1 are trained.
     """
+
+    cut = False
 
     def __init__(self, budget: Budget, share: float = 1.0) -> None:
         self._budget, self._until = budget, share * budget.seconds

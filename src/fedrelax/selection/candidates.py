@@ -79,39 +79,17 @@ def given(alpha: Alphas, wiring: Wirings, level: Levels = 1.0) -> Candidate:
 def candidates_for(
     network: Network, settings: FedRelax, alpha: Alphas = "auto", wiring: Wirings = "fixed"
 ) -> list[Candidate]:
-    """Return what to try on a network with a solver's other settings."""
-    return candidates(
-        network,
-        alpha,
-        wiring,
-        rounds=settings.rounds_for(network),
-        level=settings.level,
-        settles=settings.settles(network),
-        update=settings.update,
-    )
+    """Return what to try with a solver's other settings: the fixed graph and small alphas first.
 
-
-def candidates(
-    network: Network,
-    alpha: Alphas = "auto",
-    wiring: Wirings = "fixed",
-    *,
-    rounds: int,
-    level: float = 1.0,
-    settles: bool = False,
-    update: str = "refit",
-) -> list[Candidate]:
-    """Return what to try on a network, in runs of this many rounds: the fixed graph and small alphas first.
-
-    With ``settles`` (runs converge, however strong the coupling), stronger couplings are tried as well.
+    Where runs on the fixed graph converge, however strong the coupling, stronger ones are tried as well.
     """
-    alphas = alphas_for(network.graph, alpha, update=update)
-    far = alphas_for(network.graph, alpha, far=settles, update=update)
-    wirings = wirings_for(network, wiring)
-    paced = [way if way is None else way.paced(rounds) for way in wirings]
-    found = [Candidate(0.0, level=level)] if 0.0 in alphas and None not in paced else []
-    for way in paced:
-        found += [Candidate(a, way, level) for a in (alphas if way else far) if a > 0 or not way]
+    rounds, level, update = settings.rounds_for(network), settings.level, settings.update
+    usual = alphas_for(network.graph, alpha, update=update)
+    strong = alphas_for(network.graph, alpha, far=settings.settles(network), update=update)
+    wirings = [way if way is None else way.paced(rounds) for way in wirings_for(network, wiring)]
+    found = [Candidate(0.0, level=level)] if 0.0 in usual and None not in wirings else []
+    for way in wirings:
+        found += [Candidate(a, way, level) for a in (usual if way else strong) if a > 0 or not way]
     return found
 
 

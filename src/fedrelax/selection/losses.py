@@ -63,14 +63,9 @@ class Losses:
     @classmethod
     def of(cls, folds: Sequence[Network], rounds: int, ends: bool = False) -> Losses:
         """Return an empty object for the losses of runs on these folds."""
-        labels = folds[0].labels
-        if any(fold.labels != labels for fold in folds):
-            labels = tuple(dict.fromkeys(label for fold in folds for label in fold.labels))
+        labels = tuple(dict.fromkeys(label for fold in folds for label in fold.labels))
         place = {label: i for i, label in enumerate(labels)}
-        places: list[Any] = [
-            slice(None) if fold.labels == labels else np.array([place[i] for i in fold.labels])
-            for fold in folds
-        ]
+        places = [np.array([place[label] for label in fold.labels]) for fold in folds]
         counts = np.zeros((len(folds), len(labels)), dtype=np.int64)
         for count, where, fold in zip(counts, places, folds, strict=True):
             held = fold.validation_rows
@@ -90,19 +85,12 @@ class Losses:
 
     def record(self, line: int, run: Recorded) -> None:
         """Add a candidate's run on its next fold. A run that ended early keeps its last losses."""
-        fold, records = self.tried(line), run.history.records
-        counts = self.counts[fold]
-        sums = np.empty((self.rounds + 1, self._n_groups))
-        nodes = np.empty((len(self._kept), len(counts)), np.float32)
-        for round in range(self.rounds + 1):
-            losses = np.full(len(counts), np.nan)
-            last = records[min(round, len(records) - 1)]
-            losses[self._places[fold]] = last.node_validation_loss
-            sums[round] = self._by_group(np.where(counts > 0, counts * losses, 0.0))
-            if round in self._kept:
-                nodes[self._kept.index(round)] = losses
-        self._sums[line].append(sums)
-        self._nodes[line].append(nodes)
+        records = run.history.records
+        last = len(records) - 1
+        rounds = [
+            records[min(round, last)].node_validation_loss for round in range(self.rounds + 1)
+        ]
+        self._add(line, np.array(rounds))
 
     def append(self, runs: Iterable[Recorded]) -> None:
         """Add a candidate: one run per fold."""
@@ -113,12 +101,18 @@ class Losses:
     def append_still(self, losses: Sequence[FloatArray]) -> None:
         """Add a candidate without rounds: for each fold, its nodes' mean losses."""
         line = self.new()
-        for fold, (own, counts) in enumerate(zip(losses, self.counts, strict=True)):
-            every = np.full(len(counts), np.nan)
-            every[self._places[fold]] = own
-            sums = self._by_group(np.where(counts > 0, counts * every, 0.0))
-            self._sums[line].append(np.tile(sums, (self.rounds + 1, 1)))
-            self._nodes[line].append(np.tile(every.astype(np.float32), (len(self._kept), 1)))
+        for own in losses:
+            self._add(line, np.tile(own, (self.rounds + 1, 1)))
+
+    def _add(self, line: int, losses: FloatArray) -> None:
+        """Add the losses (rounds + 1, nodes of the fold) of a candidate on its next fold."""
+        fold = self.tried(line)
+        counts = self.counts[fold]
+        every = np.full((len(losses), len(counts)), np.nan)
+        every[:, self._places[fold]] = losses
+        sums = np.where(counts > 0, counts * every, 0.0)
+        self._sums[line].append(np.array([self._by_group(row) for row in sums]))
+        self._nodes[line].append(every[self._kept].astype(np.float32))
 
     def _by_group(self, values: AnyArray) -> FloatArray:
         return np.bincount(self._group, values, minlength=self._n_groups).astype(float)

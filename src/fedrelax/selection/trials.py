@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.base import clone
 
@@ -21,14 +20,11 @@ from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import identity_of
 
+if TYPE_CHECKING:
+    from fedrelax.selection.budget import Overtime
+
 Tell = Callable[[int, int], bool | str | None]
 """Called with how many runs are done, out of how many; returning anything true ends the search."""
-
-
-class Cut(Callback):
-    """A callback that may cut a run off, and says whether it did."""
-
-    cut = False
 
 
 class Enough(Exception):  # noqa: N818 - not an error
@@ -71,7 +67,7 @@ class Trials:
         tell: Tell | None = None,
         keeper: Keeper | None = None,
         known: Mapping[Candidate, Recorded] | None = None,
-        overtime: Callable[[], Cut] | None = None,
+        overtime: Callable[[], Overtime] | None = None,
     ) -> None:
         self._folds, self._losses, self._settings = folds, losses, settings
         self._known, self._overtime = known or {}, overtime
@@ -150,8 +146,7 @@ def remembering(folds: Sequence[Network]) -> Iterator[None]:
             fold.memory = None
 
 
-@dataclass(frozen=True)
-class Recalled:
+class Recalled(NamedTuple):
     """A trial run by an earlier process: its history is all that a choice needs."""
 
     history: History
