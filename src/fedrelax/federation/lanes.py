@@ -14,7 +14,6 @@ from typing import Any, Never
 
 import numpy as np
 
-from fedrelax.engines.sites.engine import gathered
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.letters import LaneSpec
 from fedrelax.federation.settings import HubSettings
@@ -84,7 +83,7 @@ class CandidateRun:
     def measure(self) -> NodeMeasures:
         """Return the numbers of the current round."""
         factor = self.spec.alpha * (1.0 if self.symmetric else 0.5)
-        return gathered(list(self.recorded[self.round].values()), factor)
+        return NodeMeasures.of(list(self.recorded[self.round].values()), factor)
 
     def update(self, round: int) -> int:
         """Do nothing: the sites refitted when they were asked for the round."""

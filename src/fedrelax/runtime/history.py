@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
+
+
+@dataclass(frozen=True)
+class SiteMeasure:
+    """What a node reports of itself after a round: numbers only."""
+
+    local_loss: float
+    gtv: float
+    pull: float
+    """The coupling term of the node's own objective, without alpha."""
+    validation_loss: float
+    validation_rows: int
+    change: float
+    size: float
+    discrepancies: dict[Label, float]
 
 
 @dataclass(frozen=True)
@@ -24,6 +40,15 @@ class NodeMeasures:
     """The mean squared change of what the node shares; infinite in round 0."""
     size: FloatArray
     """The mean square of what the node shares."""
+
+    @classmethod
+    def of(cls, sites: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
+        """Gather what sites report; ``factor`` multiplies the coupling term."""
+        columns = {
+            field.name: np.array([getattr(site, field.name) for site in sites], dtype=float)
+            for field in fields(cls)
+        }
+        return cls(**columns | {"pull": factor * columns["pull"]})
 
 
 @dataclass(frozen=True)

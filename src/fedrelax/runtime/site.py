@@ -5,7 +5,7 @@ A site sees its own rows, its own model, and messages. It never sees another sit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,23 +17,9 @@ from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
 from fedrelax.public import PublicRows, draw_like
 from fedrelax.runtime.exchange import Message
+from fedrelax.runtime.history import SiteMeasure
 from fedrelax.runtime.settings import Coupling, Distillation
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
-
-
-@dataclass(frozen=True)
-class SiteMeasure:
-    """What a node reports of itself after a round: numbers only."""
-
-    local_loss: float
-    gtv: float
-    pull: float
-    """The coupling term of the node's own objective, without alpha."""
-    validation_loss: float
-    validation_rows: int
-    change: float
-    size: float
-    discrepancies: dict[Label, float]
 
 
 @dataclass
@@ -58,6 +44,8 @@ class Site:
     """What the model took for its neighbours' mean in the last round, where rounds are accelerated."""
     steps: list[Step] = field(default_factory=list)
     """Such means of the last rounds, with the mean of the answers that they led to."""
+    terms: Sequence[Rows] = ()
+    """What the model was fitted to."""
 
     def __post_init__(self) -> None:
         self._echo: tuple[int, AnyArray] | None = None
@@ -88,9 +76,14 @@ class Site:
             asked["echo", coming] = self._echo_rows(self.coupling.distillation, coming)
         return asked
 
-    def adopt(self, model: LocalModel, answers: dict[str | tuple[str, Label], FloatArray]) -> None:
-        """Take a newly fitted model and its answers on ``inputs()``."""
-        self.model, self.answers = model, answers
+    def adopt(
+        self,
+        model: LocalModel,
+        answers: dict[str | tuple[str, Label], FloatArray],
+        terms: Sequence[Rows] = (),
+    ) -> None:
+        """Take a newly fitted model, its answers on ``inputs()``, and what it was fitted to."""
+        self.model, self.answers, self.terms = model, answers, terms
 
     def answer(self, owner: Label) -> FloatArray:
         """Return the present model's predictions on someone's public rows."""

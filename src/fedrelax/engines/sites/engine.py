@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from fedrelax.engines.answers import AnswerExtrapolator
 from fedrelax.engines.base import Engine
@@ -24,7 +23,7 @@ from fedrelax.engines.sites.keeping import (
     take_words,
     unsupported_states,
 )
-from fedrelax.engines.sites.refits import Answers, Refit, Refits
+from fedrelax.engines.sites.refits import Answers, Refit, refit_all
 from fedrelax.models import LocalModel, Rows
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network
@@ -34,7 +33,6 @@ from fedrelax.runtime import (
     NodeMeasures,
     Settings,
     Site,
-    SiteMeasure,
     Workers,
 )
 from fedrelax.runtime.exchange import (
@@ -57,15 +55,14 @@ class SiteEngine(Engine):
 
     name, rank, sends = "sites", 9, True
 
-    def __init__(self, sites: Sequence[Site], exchange: Exchange, workers: Workers) -> None:
-        self.sites = list(sites)
+    def __init__(
+        self, sites: Sequence[Site], edges: SparseMatrix, exchange: Exchange, workers: Workers
+    ) -> None:
+        self.sites, self.given, self.edges = list(sites), edges, edges
         self.labels = tuple(site.label for site in sites)
         self.coupling = self.sites[0].coupling
         self._exchange, self._workers = exchange, workers
         self._alone: list[Kept] = []
-        self._terms: dict[Label, list[Rows]] = {}
-        self._place = {label: place for place, label in enumerate(self.labels)}
-        self.given = self.edges = _edges_of(self.sites, self._place)
         self._memory: dict[Hashable, Any] = {}
 
     @classmethod
@@ -100,7 +97,7 @@ class SiteEngine(Engine):
             site.coupling = steadied(coupling, site.model)
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
         exchange = layered(LocalExchange(), layers, network, settings)
-        engine = cls(sites, exchange, workers)
+        engine = cls(sites, graph.adjacency, exchange, workers)
         uneven = settings.order == "asynchronous"
         engine.may_rest = not uneven and not interrupted
         if settings.update == "difference" and not all(site.model.settles for site in sites):
@@ -114,18 +111,16 @@ class SiteEngine(Engine):
     def working(self) -> Iterator[None]:
         """Keep the workers ready."""
         with self._workers.open() as run:
-            self._refits = Refits(run)
+            self._run = run
             yield
 
     def start(self) -> None:
         """Train every node alone, or reuse the models of an earlier run on the same rows."""
-        for site in self.sites:
-            if site.label in self._memory:
-                site.adopt(*self._memory[site.label])
         new = [site for site in self.sites if site.label not in self._memory]
         self._refit(new, [site.local_problem() for site in new])
         self._memory.update({site.label: (site.model, site.answers) for site in new})
-        self._terms = {site.label: site.local_problem() for site in self.sites}
+        for site in self.sites:
+            site.adopt(*self._memory[site.label], site.local_problem())
         _, self._alone = self.snapshot()
 
     def share(self, round: int) -> None:
@@ -162,33 +157,25 @@ class SiteEngine(Engine):
     def _hear(self, site: Site) -> None:
         site.receive(self._exchange.collect(site.label, site.neighbours))
 
-    def _refit(self, sites: list[Site], problems: list[list[Rows]], coming: int = 0) -> None:
-        for site, terms, found in zip(
-            sites, problems, self._fitted(sites, problems, coming), strict=True
-        ):
-            site.adopt(*found)
-            self._terms[site.label] = terms
+    def _refit(
+        self, sites: Sequence[Site], problems: Sequence[Sequence[Rows]], coming: int = 0
+    ) -> None:
+        fitted = self._fitted(sites, problems, coming)
+        for site, terms, found in zip(sites, problems, fitted, strict=True):
+            site.adopt(*found, terms)
 
     def _fitted(
-        self, sites: Sequence[Site], problems: Sequence[list[Rows]], coming: int
+        self, sites: Sequence[Site], problems: Sequence[Sequence[Rows]], coming: int
     ) -> list[tuple[LocalModel, Answers]]:
-        return self._refits(
-            [
-                Refit(
-                    site.label,
-                    site.model,
-                    terms,
-                    site.inputs(coming),
-                    site.seed,
-                    site.coupling.continued,
-                )
-                for site, terms in zip(sites, problems, strict=True)
-            ]
-        )
+        tasks = [
+            Refit(s.label, s.model, terms, s.inputs(coming), s.seed, s.coupling.continued)
+            for s, terms in zip(sites, problems, strict=True)
+        ]
+        return refit_all(self._run, tasks)
 
     def measure(self) -> NodeMeasures:
         """Gather the measures that the sites report."""
-        return gathered([site.measure() for site in self.sites], self.coupling.factor)
+        return NodeMeasures.of([site.measure() for site in self.sites], self.coupling.factor)
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
@@ -206,7 +193,7 @@ class SiteEngine(Engine):
         """Return d(i, j) for every stored entry, computed by site i from what it has heard."""
         found = []
         for i, site in enumerate(self.sites):
-            others = list(self._neighbours(edges, i))
+            others = self._neighbours(edges, i)
             strangers = [j for j in others if (j, j) not in site.received]
             if strangers:
                 site.receive(self._exchange.collect(site.label, strangers))
@@ -219,20 +206,19 @@ class SiteEngine(Engine):
 
         Neighbours answer on public rows only, so a smoother carries their answers over to these rows.
         """
-        guessing = AnswerExtrapolator(self.sites[0].public)
+        extrapolator = AnswerExtrapolator(self.sites[0].public)
         found: list[float] = []
         for i, site in enumerate(self.sites):
-            others = list(self._neighbours(edges, i))
-            found += guessing.losses(site, others).values()
+            found += extrapolator.losses(site, self._neighbours(edges, i)).values()
         return np.array(found)
 
     def embedding(self) -> FloatArray:
         """Return what every site has sent about the common public rows, as a row."""
-        told = []
+        rows = []
         for site in self.sites:
             sent = self._exchange.collect(site.label, [site.label])
-            told.append((sent[-1].predictions if sent else site.shared[site.label]).ravel())
-        return np.stack(told)
+            rows.append((sent[-1].predictions if sent else site.shared[site.label]).ravel())
+        return np.stack(rows)
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Tell every site which neighbours count from now on; those of the given graph are still heard."""
@@ -265,7 +251,7 @@ class SiteEngine(Engine):
 
     def snapshot(self) -> tuple[Any, list[Kept]]:
         """Return the graph, and the models with their answers; models are never modified in place."""
-        return self.edges, [(s.model, s.answers, self._terms[s.label]) for s in self.sites]
+        return self.edges, [(site.model, site.answers, site.terms) for site in self.sites]
 
     def restore(self, state: tuple[Any, list[Kept]]) -> None:
         """Return to earlier models and their graph, and share their predictions."""
@@ -276,9 +262,8 @@ class SiteEngine(Engine):
         self.share(-1)
 
     def _adopt(self, models: Sequence[Kept]) -> None:
-        for site, (model, answers, terms) in zip(self.sites, models, strict=True):
-            site.adopt(model, answers)
-            self._terms[site.label] = terms
+        for site, kept in zip(self.sites, models, strict=True):
+            site.adopt(*kept)
             site.shared.clear()
             site.consensus, site.steps = None, []
 
@@ -292,7 +277,7 @@ class SiteEngine(Engine):
         """Return what models were fitted to, what sites have heard, and messages still on their way."""
         return {
             "models": self.packed(self.snapshot()),
-            "words": packed_words(self.sites, self._place),
+            "words": [packed_words(site) for site in self.sites],
             "exchange": exchange_state(self._exchange),
         }
 
@@ -302,7 +287,8 @@ class SiteEngine(Engine):
         if edges is not self.edges:
             self._heed(edges)
         self._adopt(models)
-        take_words(self.sites, state["words"])
+        for site, words in zip(self.sites, state["words"], strict=True):
+            take_words(site, *words)
         resume_exchange(self._exchange, state["exchange"])
 
     def packed_models(self, models: list[Kept]) -> list[dict[str, Any]]:
@@ -313,32 +299,3 @@ class SiteEngine(Engine):
         """Return the models, refitted as they were in the round before."""
         together = self.coupling.order == "simultaneous" or round == 0
         return made_again(self.sites, values, round, self._fitted, together)
-
-
-def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
-    """Return the sites' reports as one array per measure; ``factor`` multiplies the coupling term."""
-
-    def column(name: str) -> FloatArray:
-        return np.array([getattr(part, name) for part in parts], dtype=float)
-
-    return NodeMeasures(
-        local_loss=column("local_loss"),
-        gtv=column("gtv"),
-        pull=factor * column("pull"),
-        validation_loss=column("validation_loss"),
-        validation_rows=column("validation_rows"),
-        change=column("change"),
-        size=column("size"),
-    )
-
-
-def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> SparseMatrix:
-    """Return the graph that the sites know, as a CSR matrix."""
-    ends = [[place[j] for j in site.neighbours] for site in sites]
-    weights = [list(site.neighbours.values()) for site in sites]
-    rows = np.repeat(np.arange(len(sites)), [len(part) for part in ends])
-    columns = np.array([j for part in ends for j in part], dtype=np.int64)
-    data = np.array([a for part in weights for a in part], dtype=float)
-    matrix = sparse.csr_array((data, (rows, columns)), shape=(len(sites), len(sites)))
-    matrix.sort_indices()
-    return matrix
