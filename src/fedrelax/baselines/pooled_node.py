@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from fedrelax.baselines.base import Run
 from fedrelax.baselines.grouped import Pooled
-from fedrelax.engines.linear.checks import unsupported_shape
+from fedrelax.engines.linear.network import unsupported_shape
 from fedrelax.models import LinearModel, SoftmaxModel
 from fedrelax.models.criteria import last_step
 from fedrelax.models.keras import is_keras

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -70,9 +70,7 @@ class Engine(Steps):
         losses = settings.losses(network.kind)
         for name, loss in zip(("loss", "discrepancy"), losses, strict=True):
             if not isinstance(loss, cls.losses):
-                return (
-                    f"{name}={loss.name!r} is not {' or '.join(kind.name for kind in cls.losses)}"
-                )
+                return f"{name}={loss.name!r} is not {' or '.join(k.name for k in cls.losses)}"
         for name, value in cls.needs.items():
             if getattr(settings, name) != value:
                 return f"it needs {name}={value!r}, not {getattr(settings, name)!r}"
@@ -86,9 +84,9 @@ class Engine(Steps):
         """Return which node's model or rows are not supported, or None."""
 
     @classmethod
-    @abstractmethod
-    def of(cls, network: Network, settings: Settings) -> Engine:
+    def of(cls, network: Network, settings: Settings) -> Self:
         """Return an engine ready to run on a network that ``unsupported_reason`` has accepted."""
+        return cls(network, settings)  # type: ignore[call-arg]
 
     def working(self) -> AbstractContextManager[None]:
         """Return a context in which rounds can run."""
@@ -108,9 +106,9 @@ class Engine(Steps):
     def resume(self, state: Any, round: int) -> None:
         """Restore the state of a round, after ``start``."""
 
-    @abstractmethod
     def packed_models(self, models: Any) -> Any:
         """Return the models of a snapshot as plain values."""
+        return models
 
     @abstractmethod
     def models_from(self, values: Any, round: int) -> Any:

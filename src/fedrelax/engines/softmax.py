@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedrelax.engines.answers import discrepancies
-from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import unsupported_models, unsupported_shape
-from fedrelax.engines.linear.network import LinearNetwork
+from fedrelax.engines.batch import BatchEngine, discrepancies
+from fedrelax.engines.linear.network import LinearNetwork, unsupported_models, unsupported_shape
 from fedrelax.linear.arrays import nonzero, softmax, with_constant
-from fedrelax.linear.gram import NodeRows
+from fedrelax.linear.problem import NodeRows
 from fedrelax.linear.softmax import MOST_WEIGHTS, SoftmaxNodes, minimise_softmax, nodes_at_once
 from fedrelax.losses import Log
 from fedrelax.models import SoftmaxModel
@@ -36,7 +34,7 @@ class SoftmaxEngine(BatchEngine):
     needs: ClassVar[Mapping[str, Any]] = {**BatchEngine.needs, "objective": "paper"}
 
     def __init__(self, given: Network, settings: Settings) -> None:
-        network = LinearNetwork.of(given)
+        network = LinearNetwork(given)
         d, K = network.n_weights, network.task.n_outputs
         self.models = self.alone = network.per_node(lambda model: model.last_weights((d, K)))
         self._public = with_constant(network.public, network.intercept)
@@ -65,11 +63,6 @@ class SoftmaxEngine(BatchEngine):
             )
         return None
 
-    @classmethod
-    def of(cls, network: Network, settings: Settings) -> SoftmaxEngine:
-        """Stack the nodes' rows."""
-        return cls(network, settings)
-
     def start(self) -> None:
         """Train every node alone."""
         self.models = self.alone = self._fitted()
@@ -79,14 +72,10 @@ class SoftmaxEngine(BatchEngine):
         coupling, degree = self.coupling, np.asarray(self.edges.sum(axis=1), dtype=float)
         if coupling.alpha == 0:
             return self._fitted()
-        mean = self._near(self.sent) / nonzero(degree)[:, None, None]
+        sums = (self.edges @ self.sent.reshape(len(degree), -1)).reshape(self.sent.shape)
+        mean = sums / nonzero(degree)[:, None, None]
         weight = coupling.alpha * self._counts / len(self._public) * degree
         return self._fitted(levelled(mean, self.answers, coupling.level, classes=True), weight)
-
-    def _near(self, answers: FloatArray) -> FloatArray:
-        """Return ``sum_j A_ij v_j`` of answers v (n, rows, K)."""
-        flat = self.edges @ answers.reshape(len(answers), -1)
-        return np.asarray(flat).reshape(answers.shape)
 
     def _fitted(
         self, taught: FloatArray | None = None, strength: FloatArray | None = None
@@ -109,16 +98,13 @@ class SoftmaxEngine(BatchEngine):
             W[nodes] = minimise_softmax(data, self.models[nodes])
         return W
 
-    def predicted(self, rows: AnyArray, models: AnyArray) -> FloatArray:
-        """Return probabilities."""
+    def _predict(self, rows: AnyArray, models: AnyArray) -> FloatArray:
         return softmax(rows @ models)
 
-    def answers_of(self, models: FloatArray) -> FloatArray:
-        """Return probabilities on the public rows."""
-        return self.predicted(self._public, models)
+    def _answers_of(self, models: FloatArray) -> FloatArray:
+        return self._predict(self._public, models)
 
-    def mean_squares(self, values: FloatArray) -> FloatArray:
-        """Return every node's mean square of probabilities, or of their differences."""
+    def _mean_squares(self, values: FloatArray) -> FloatArray:
         return np.asarray(np.einsum("nrk,nrk->n", values, values) / values[0].size)
 
     def embedding(self) -> FloatArray:

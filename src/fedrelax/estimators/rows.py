@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.validation import check_X_y, validate_data
 
-from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean, named
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import centre_and_spread
+from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Seen, form_of, seen
+from fedrelax.network.rows import distinct
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.inferring import coded_table
 from fedrelax.schema.kinds import as_frame, is_frame
@@ -78,13 +81,33 @@ class TableRows:
 
     def models_for(self, labels: list[Label]) -> dict[Label, Any]:
         """Return the unfitted model of every node."""
-        raise NotImplementedError
+        given = self.estimator
+        if isinstance(given, str) and given == "auto":
+            plan = getattr(self, "plan_", None)
+            given = None if plan is None else plan.model
+        if given is None:
+            regressor = self._kind == "regression"
+            given = Ridge() if regressor else LogisticRegression(max_iter=1000)
+        if isinstance(given, Mapping):
+            missing = [label for label in labels if label not in given]
+            if missing:
+                raise FedRelaxError(f"the dict of models has none for {named('node', missing)}")
+            return {label: given[label] for label in labels}
+        if callable(given) and not hasattr(given, "fit") and not is_net(given):
+            return {label: given(label) for label in labels}
+        return dict.fromkeys(labels, given)
+
+    def _one_node(self, rows: int) -> list[Label]:
+        """Return the label of the only node, once for every row."""
+        if self.graph is not None and len(self.graph) > 1:
+            raise FedRelaxError(
+                f"the graph has {len(self.graph)} nodes, but fit got no nodes; pass one label "
+                "per row: fit(X, y, nodes=...)"
+            )
+        return [self.graph.labels[0] if self.graph is not None else 0] * rows
 
     def _check_target(self, y: AnyArray) -> AnyArray:
         return y
-
-    def _one_node(self, rows: int) -> list[Label]:
-        raise NotImplementedError
 
     def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
         """Return rows in the shared form, checked targets, and the row numbers of every node.
@@ -104,20 +127,16 @@ class TableRows:
         rows = rows.arranged(coded, y, self._kind, first)
         return self._agree(coded, rows), y, rows
 
-    def prepare(self, X: Any, nodes: Any, train: AnyArray | None = None) -> FloatArray:
+    def prepare(self, X: Any, nodes: Any, train: AnyArray) -> FloatArray:
         """Settle what the columns of a table mean and return its rows in the shared form.
 
-        ``train`` marks the rows whose values may be looked at; by default, all.
+        ``train`` marks the rows whose values may be looked at.
         """
         X, nodes, _ = split_off_nodes(X, nodes)
-        coded = self._coded_at_first(X)
-        rows = group_rows(nodes, len(coded))
-        if train is None:
-            return self._agree(coded, rows)
-        self._agree(
-            coded[train], group_rows(np.asarray(nodes, dtype=object)[train], int(train.sum()))
-        )
-        return coded if self.preparation_ is None else self.preparation_.rows(coded, rows)
+        coded, seen = self._coded_at_first(X), np.asarray(nodes, dtype=object)[train]
+        self._agree(coded[train], group_rows(seen, len(seen)))
+        ready = self.preparation_
+        return coded if ready is None else ready.rows(coded, group_rows(nodes, len(coded)))
 
     def common_rows(self, X: Any, nodes: Any) -> FloatArray:
         """Return rows of a table in the shared form that ``fit`` or ``prepare`` has settled."""
@@ -219,9 +238,8 @@ class TableRows:
         if self._schema is None:
             self.preparation_ = None
             return coded
-        models = [] if self._own_models else self.models_for(list(rows)).values()
-        distinct = {id(model): model for model in models}.values()
-        numbers = all(form_of(model) == ENCODED for model in distinct)
+        models = {} if self._own_models else self.models_for(list(rows))
+        numbers = all(form_of(model) == ENCODED for model in distinct(models).values())
         ready = Preparation.of(self._schema, coded, rows, measure=self.schema is None)
         if not ready.is_plain and (not numbers or (ready.lacks and not self._own_models)):
             ready = Preparation(ready.schema, False, ready.lacks)

@@ -11,8 +11,7 @@ from scipy.sparse.linalg import cg, gmres
 from threadpoolctl import threadpool_limits
 
 from fedrelax.linear.arrays import norm, operator
-from fedrelax.linear.gram import BUFFER_NUMBERS
-from fedrelax.linear.problem import LinearProblem
+from fedrelax.linear.problem import BUFFER_NUMBERS, LinearProblem
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 System = Literal["paper", "symmetric"]

@@ -20,8 +20,12 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.combining import Mean
-from fedrelax.engines.linear.checks import ridge_of, unsupported_models
-from fedrelax.engines.linear.network import Coordinates, fitted_models
+from fedrelax.engines.linear.network import (
+    Coordinates,
+    FittedModels,
+    ridge_of,
+    unsupported_models,
+)
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.linear.problem import with_level
@@ -125,7 +129,7 @@ class LeastSquares:
         network.said.changed.update(zip(labels, self._public @ solution.models, strict=True))
         kinds = [network.models[label].estimator for label in labels]
         weights = coordinates.back(solution.models)
-        made = fitted_models(tuple(labels), kinds, np.arange(len(labels)), network.task, weights)
+        made = FittedModels(labels, kinds, np.arange(len(labels)), network.task, weights)
         network.models.changed.update(made)
 
     def _penalty(self, label: Label) -> FloatArray:

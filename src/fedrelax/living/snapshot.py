@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
-from fedrelax.engines.answers import discrepancies
+from fedrelax.engines.batch import discrepancies
 from fedrelax.graph import Graph
 from fedrelax.living.network import LivingNetwork, Near
 from fedrelax.runtime import History

@@ -16,6 +16,7 @@ from fedrelax.models import Task
 from fedrelax.network.rows import (
     StackedRows,
     coded_rows,
+    distinct,
     named_rows,
     numbers_of,
     public_rows,
@@ -29,8 +30,7 @@ from fedrelax.schema import Preparation
 from fedrelax.schema.kinds import is_frame
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label, Model
-
-TASKS = ("regression", "classification")
+from fedrelax.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class Network:
     ) -> None:
         if not isinstance(graph, Graph):
             raise FedRelaxError(f"graph={graph!r} must be a fedrelax.Graph; see Graph.from_edges")
-        if task not in TASKS:
-            raise FedRelaxError(f"task={task!r} must be one of {', '.join(TASKS)}")
+        check_choice("task", task, ("regression", "classification"))
         self.kind = task
         self._whole_graph = graph
         self.preparation: Preparation | None = None
@@ -128,7 +127,7 @@ class Network:
         out = None if validation is None else self._own_rows(label, *validation, "validation ")
         shared = None if public is None else public_rows_of(public, f"node {label!r}")
         self._nodes[label] = Node(label, *own, model, shared, out)
-        for name in ("own_rows", "validation_rows", "task", "graph"):
+        for name in ("labels", "own_rows", "validation_rows", "task", "graph"):
             self.__dict__.pop(name, None)
         return self
 
@@ -194,7 +193,7 @@ class Network:
         """The nodes by label, in the order in which they were added."""
         return self._nodes
 
-    @property
+    @cached_property
     def labels(self) -> tuple[Label, ...]:
         """The labels of the nodes, in order."""
         return tuple(self._nodes)
@@ -240,10 +239,7 @@ class Network:
     @property
     def distinct_models(self) -> dict[Label, Model]:
         """The distinct model objects, each under the first node that has it."""
-        first: dict[int, tuple[Label, Model]] = {}
-        for label, model in zip(self.labels, self.models, strict=True):
-            first.setdefault(id(model), (label, model))
-        return dict(first.values())
+        return distinct(dict(zip(self.labels, self.models, strict=True)))
 
     @cached_property
     def graph(self) -> Graph:
@@ -317,7 +313,7 @@ class Network:
         return iter(self._nodes.values())
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self.nodes)
 
     def __repr__(self) -> str:
         edges = self.graph.n_edges if len(self) else 0

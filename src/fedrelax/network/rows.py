@@ -75,6 +75,14 @@ class Lookup(Mapping[Label, T]):
         return f"<one for each of {len(self):,} nodes>" if len(self) > MANY else repr(dict(self))
 
 
+def distinct(models: Mapping[Label, Model]) -> dict[Label, Model]:
+    """Return the distinct model objects, each under the first node that has it."""
+    first: dict[int, tuple[Label, Model]] = {}
+    for label, model in models.items():
+        first.setdefault(id(model), (label, model))
+    return dict(first.values())
+
+
 def width_of(X: AnyArray) -> str:
     """Return the number of features, or the shape of a row, for messages."""
     return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"

@@ -37,7 +37,7 @@ class StackedNetwork(Network):
         super().__init__(graph, task)
         self.preparation = preparation
         labels, gaps = rows.labels, self.has_gaps
-        self._rows, self._held_rows = rows, held
+        self.labels, self._rows, self._held_rows = labels, rows, held
         self._models = _one_if_same(models, labels)
         self.own_rows = _taken(X, y, rows, task, "", gaps)
         self.validation_rows = None
@@ -47,9 +47,7 @@ class StackedNetwork(Network):
             missing = [label for label in labels if label not in public]
             if missing:
                 raise FedRelaxError(f"public has no rows for {named('node', missing)}")
-            sets = {
-                label: public_rows_of(public[label], f"node {label!r}", gaps) for label in labels
-            }
+            sets = {j: public_rows_of(public[j], f"node {j!r}", gaps) for j in labels}
             self._public = public_rows(preparation, per_node=sets)
         else:
             drawn = public if isinstance(public, PublicRows) else PublicRows(common=public)
@@ -71,11 +69,6 @@ class StackedNetwork(Network):
     def nodes(self) -> Mapping[Label, Node]:
         """The nodes by label, made on demand."""
         return Lookup(self._rows, lambda label: self.node(self._rows.place(label)))
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """The labels of the nodes."""
-        return self._rows.labels
 
     @property
     def models(self) -> list[Model]:
@@ -123,9 +116,6 @@ class StackedNetwork(Network):
 
     def __iter__(self) -> Iterator[Node]:
         return map(self.node, range(len(self)))
-
-    def __len__(self) -> int:
-        return len(self._rows.labels)
 
 
 def _taken(

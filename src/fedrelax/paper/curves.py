@@ -145,7 +145,7 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
 
     class Watch(Callback):
         def after_round(self, record: Record) -> None:
-            curve.append(measure(engine.weights))
+            curve.append(measure(engine.weights_of(engine.models)))
 
     run(engine, solver.stopping(engine), [Watch()], solver.wiring)
     return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]

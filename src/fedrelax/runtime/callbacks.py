@@ -62,7 +62,6 @@ class StopOnLocalLoss(Callback):
         if not tol >= 0 or rounds < 1:
             raise FedRelaxError(f"tol={tol!r} must be at least 0, and rounds={rounds!r} at least 1")
         self.tol, self.rounds = tol, rounds
-        self._last, self._still = math.nan, 0
 
     def begin(self, rounds: int, n_nodes: int) -> None:
         """Forget the last run."""
@@ -160,16 +159,17 @@ def columns_of(history: History) -> dict[str, Any]:
 
 def records_of(columns: Mapping[str, Any], nodes: int) -> list[Record]:
     """Return the records in these arrays; refuse arrays that do not fit this number of nodes."""
-    names = [field.name for field in fields(Record)]
     rounds = columns["round"]
     if rounds.ndim != 1 or rounds.dtype.kind != "i" or not len(rounds) or (rounds < 0).any():
         raise FedRelaxError("it has no rounds")
-    for name in names:
-        shape = (len(rounds),) if name in TOTALS else (len(rounds), nodes)
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(Record)):
+        total = name in TOTALS
+        shape = (len(rounds),) if total else (len(rounds), nodes)
         if columns[name].shape != shape:
             raise FedRelaxError(f"{name} has the shape {columns[name].shape}, not {shape}")
+        values[name] = columns[name].tolist() if total else columns[name].copy()
     return [
-        Record(**{name: columns[name][k].item() if name in TOTALS else columns[name][k].copy()
-                  for name in names})
-        for k in range(len(rounds))
-    ]  # fmt: skip
+        Record(**dict(zip(values, parts, strict=True)))
+        for parts in zip(*values.values(), strict=True)
+    ]

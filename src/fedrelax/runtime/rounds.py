@@ -25,7 +25,8 @@ class Steps(View, Protocol):
     """Whether a round without change means convergence; it does not where messages may be lost or late."""
 
     def start(self) -> None:
-        """Train the first models."""
+        """Train the first models, where they are not there already."""
+        return
 
     def share(self, round: int) -> None:
         """Let every node send its predictions and hear its neighbours'."""
@@ -46,7 +47,8 @@ class Steps(View, Protocol):
         """Continue on another graph."""
 
     def settle(self, round: int) -> None:
-        """Prepare for the rounds on the final graph."""
+        """Prepare for the rounds on the final graph, where models do not converge from any start."""
+        return
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,13 @@ class Stopping:
     ``tol`` is the root mean square change of the shared predictions relative to their size.
     With ``patience``, the models of the round with the best validation loss are kept, and the run ends
     after that many rounds without a better one; rounds before the final graph do not count.
+    ``by_callbacks`` says whether callbacks may end the run.
     """
 
     rounds: int
     tol: float = 0.0
     patience: int | None = None
+    by_callbacks: bool = True
 
 
 @dataclass(frozen=True)
@@ -198,9 +202,9 @@ def _reason_to_stop(
         at.first = at.round
     if engine.at_rest:
         return "predictions converged"
-    for answer in told:
-        if answer:
-            return answer if isinstance(answer, str) else "stopped by a callback"
+    wish = next((answer for answer in told if answer), None)
+    if wish and stopping.by_callbacks:
+        return wish if isinstance(wish, str) else "stopped by a callback"
     if at.round >= stopping.rounds:
         return "all rounds done"
     if at.first is None:

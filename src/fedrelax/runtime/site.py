@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedrelax.combining import Mean, usable
-from fedrelax.linear.acceleration import Step, accelerated
+from fedrelax.linear.arrays import Step, accelerated
 from fedrelax.losses import Loss, Squared
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
-from fedrelax.public import PublicRows, draw_like
+from fedrelax.public import PublicRows, Smoother, draw_like
 from fedrelax.runtime.exchange import Message
 from fedrelax.runtime.history import SiteMeasure
 from fedrelax.runtime.settings import Coupling, Distillation
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
+
+Smoothers = dict[Label | None, Smoother]
+"""What carries answers over to other rows, by the owner of the public rows; None for the common ones."""
 
 
 @dataclass
@@ -283,6 +286,26 @@ class Site:
             size=_mean_square(self.shared[self.label]),
             discrepancies=discrepancies,
         )
+
+    def own_losses(self, others: Iterable[Label], smoothers: Smoothers) -> dict[Label, float]:
+        """Return the loss on own rows if the node predicted them with each neighbour's answers.
+
+        A smoother carries answers over from public rows; ``smoothers`` holds those made so far.
+        """
+        public, W, found = self.public, None, dict[Label, float]()
+        X = public.as_numbers(self.node.X)
+        for j in others:
+            answer = self.received.get((j, j))
+            if answer is None:
+                found[j] = np.inf
+                continue
+            owner = None if public.common is not None else j
+            if owner not in smoothers:
+                smoothers[owner] = Smoother(public.as_numbers(public.of(j)))
+            if W is None or owner is not None:
+                W = smoothers[owner].carrying(X)
+            found[j] = self.coupling.loss.mean(self.target, self.task.plausible(W @ answer))
+        return found
 
     def discrepancies(self, others: Iterable[Label]) -> dict[Label, float]:
         """Return d(i, j) for each j that the node has heard: on j's public rows, against j's answers."""

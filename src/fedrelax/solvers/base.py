@@ -94,10 +94,9 @@ class EdgeValues(Mapping[tuple[Label, Label], float]):
 
     @cached_property
     def _all(self) -> dict[tuple[Label, Label], float]:
-        A, labels = self._graph.adjacency, self._graph.labels
+        A, labels = self._graph.adjacency.tocoo(), self._graph.labels
         values = self._values() if callable(self._values) else self._values
-        learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
-        ends = zip(learners, A.indices.tolist(), values.tolist(), strict=True)
+        ends = zip(A.row.tolist(), A.col.tolist(), values.tolist(), strict=True)
         return {(labels[i], labels[j]): value for i, j, value in ends}
 
     def __getitem__(self, edge: tuple[Label, Label]) -> float:
@@ -218,11 +217,14 @@ class Solver(ABC):
         check_callbacks(callbacks)
         network.check()
         self.check(network)
-        saves = keeper_in(callbacks) is not None
-        identity = identity_of(network, self) if saves else None
-        engine, losses = self.prepare(network), self.losses(network.kind)
-        if saves:
-            self._check_kept(engine)
+        engine, losses, identity = self.prepare(network), self.losses(network.kind), None
+        if keeper_in(callbacks) is not None:
+            reason = engine.unsupported_checkpoint()
+            if getattr(self, "random_state", 0) is None:
+                reason = "random_state=None draws a new seed every time; give a number"
+            if reason is not None:
+                raise FedRelaxError(f"no checkpoint can be kept of this run: {reason}")
+            identity = identity_of(network, self)
         with engine.working():
             outcome = run(engine, self.stopping(engine), callbacks, self.wiring, identity)
         graph = network.graph
@@ -244,14 +246,6 @@ class Solver(ABC):
             around=self.around(network),
             promises=self.promises(network),
         )
-
-    def _check_kept(self, engine: Engine) -> None:
-        """Refuse a run that could not go on as if nothing had happened."""
-        reason = engine.unsupported_checkpoint()
-        if getattr(self, "random_state", 0) is None:
-            reason = "random_state=None draws a new seed every time; give a number"
-        if reason is not None:
-            raise FedRelaxError(f"no checkpoint can be kept of this run: {reason}")
 
     def around(self, network: Network) -> tuple[str, ...]:
         """Return what stands around the exchange, a sentence each."""

@@ -94,7 +94,7 @@ class GradientFedRelax(RoundSettings, Solver):
         reason = GradientEngine.unsupported_reason(network, self)
         if reason is not None:
             raise UnsupportedNetworkError(GradientEngine.name, reason)
-        return GradientEngine.of(network, self)
+        return GradientEngine(network, self)
 
     def losses(self, kind: str) -> tuple[Loss, Loss]:
         """Return squared error for both."""

@@ -48,6 +48,8 @@ class Wiring(ABC):
     """
 
     name: ClassVar[str]
+    needs_common: ClassVar[bool] = False
+    """Whether all nodes must have one common public set."""
     every: int | None = None
 
     @property
@@ -58,11 +60,6 @@ class Wiring(ABC):
     @abstractmethod
     def wire(self, stage: int, view: View) -> SparseMatrix:
         """Return the graph for the next rounds: symmetric CSR with the weights of the edges kept."""
-
-    @property
-    def needs_common(self) -> bool:
-        """Whether all nodes must have one common public set."""
-        return False
 
     def paced(self, rounds: int) -> Self:
         """Return this wiring with ``every`` set for a run of this many rounds."""
@@ -95,7 +92,7 @@ class Ranked:
         self.n = edges.shape[0]
         self.starts: IntArray = np.asarray(edges.indptr, dtype=np.int64)
         self.degree: IntArray = np.diff(self.starts)
-        self.row: IntArray = np.repeat(np.arange(self.n), self.degree)
+        self.row: IntArray = edges.tocoo().row
         self.order: IntArray = np.lexsort((values, self.row))
         self.sorted: FloatArray = values[self.order]
         self.rank: IntArray = np.arange(len(values)) - np.repeat(self.starts[:-1], self.degree)

@@ -28,7 +28,7 @@ class Discover(Wiring):
     than on a given graph, since here anybody may be one.
     """
 
-    name = "discover"
+    name, needs_common = "discover", True  # any two nodes may become neighbours
 
     rewire: Rewire = field(default_factory=lambda: Rewire(friends=0.5))
     candidates: int = 60
@@ -38,11 +38,6 @@ class Discover(Wiring):
     def stages(self) -> int:
         """The stages of the rewiring."""
         return self.rewire.stages
-
-    @property
-    def needs_common(self) -> bool:
-        """Any two nodes may become neighbours, so all must answer on the same rows."""
-        return True
 
     def check(self) -> None:
         """Check the rewiring's settings too."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrelax.engines.answers import learners_of
 from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows
-from fedrelax.engines.linear.network import Coordinates, LinearNetwork
+from fedrelax.engines.linear.network import (
+    Coordinates,
+    LinearNetwork,
+    unsupported_models,
+    unsupported_rows,
+)
 from fedrelax.linear.arrays import with_constant
 from fedrelax.linear.fixed_point import ExactUpdate, System, invert, solve_fixed_point
-from fedrelax.linear.gram import BUFFER_NUMBERS, NodeRows
-from fedrelax.linear.problem import LinearProblem, with_level
+from fedrelax.linear.problem import BUFFER_NUMBERS, LinearProblem, NodeRows, with_level
 from fedrelax.losses import Squared
 from fedrelax.models import Rows, adapt
 from fedrelax.network import Network, StackedRows
@@ -41,7 +43,7 @@ class ArrayEngine(BatchEngine):
     task, losses, loss = "regression", (Squared,), Squared()
 
     def __init__(self, network: Network, coupling: Coupling) -> None:
-        stacked = LinearNetwork.of(network)
+        stacked = LinearNetwork(network)
         self._level = coupling.level
         self.network = stacked
         self._take(Coordinates.standard(stacked.own.X, stacked.intercept))
@@ -125,12 +127,10 @@ class ArrayEngine(BatchEngine):
         stretch = float(scale.max() / scale.min())
         return np.asarray(free & (LEAST_SPREAD * stretch * np.sqrt(condition) > 1))
 
-    def predicted(self, rows: AnyArray, models: AnyArray) -> FloatArray:
-        """Return ``X w``."""
+    def _predict(self, rows: AnyArray, models: AnyArray) -> FloatArray:
         return np.asarray(rows @ models)
 
-    def answers_of(self, models: FloatArray) -> FloatArray:
-        """Return the models themselves."""
+    def _answers_of(self, models: FloatArray) -> FloatArray:
         return models
 
     @property
@@ -138,8 +138,7 @@ class ArrayEngine(BatchEngine):
         """The messages of the last round, which are models."""
         return self.sent
 
-    def mean_squares(self, values: FloatArray) -> FloatArray:
-        """Return the mean squared predictions on every node's public rows."""
+    def _mean_squares(self, values: FloatArray) -> FloatArray:
         if self._factor is not None:
             predictions = self._factor @ values
             squares = np.einsum("nrq,nrq->n", predictions, predictions)
@@ -157,7 +156,7 @@ class ArrayEngine(BatchEngine):
         mine, theirs = self.models, self.sent
         if common:
             mine, theirs = self._levelled @ mine, self._levelled @ theirs
-        learners, values = learners_of(edges), np.empty(edges.nnz)
+        learners, values = edges.tocoo().row, np.empty(edges.nnz)
         few = max(1, BUFFER_NUMBERS // (mine[0].size if common else self.problem.public[0].size))
         for lo in range(0, len(values), few):
             part = slice(lo, lo + few)
@@ -211,11 +210,6 @@ class LinearEngine(ArrayEngine):
         if settings.level < 1 and network.public.common is None:
             return f"level={settings.level!r} needs one common set of public rows"
         return super().unsupported_network(network, settings)
-
-    @classmethod
-    def of(cls, network: Network, settings: Settings) -> LinearEngine:
-        """Form and invert the nodes' matrices; refuse what would lose digits."""
-        return cls(network, settings)
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph, with new inverses."""

@@ -129,11 +129,6 @@ class GradientEngine(ArrayEngine):
             return f"gradient steps need weighting='mean', not {settings.weighting!r}"
         return cls.unsupported_network(network, settings)
 
-    @classmethod
-    def of(cls, network: Network, settings: Any) -> GradientEngine:
-        """Return the engine with the settings of ``solvers.GradientFedRelax``."""
-        return cls(network, settings)
-
     def share(self, round: int) -> None:
         """Let every node send its model, or in round 0 zero if asked for."""
         super().share(round)

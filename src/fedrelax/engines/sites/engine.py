@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from fedrelax.engines.answers import AnswerExtrapolator
 from fedrelax.engines.base import Engine
 from fedrelax.engines.sites.checks import (
     steadied,
@@ -41,7 +40,7 @@ from fedrelax.runtime.exchange import (
     resume_exchange,
     unsupported_checkpoint,
 )
-from fedrelax.runtime.site import seeds_of
+from fedrelax.runtime.site import Smoothers, seeds_of
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 
@@ -71,7 +70,7 @@ class SiteEngine(Engine):
         return unsupported_models(network, settings)
 
     @classmethod
-    def of(cls, network: Network, settings: Settings) -> SiteEngine:
+    def of(cls, network: Network, settings: Settings) -> Self:
         """Set up a site for every node."""
         warn_of_resampling(network, settings)
         task, public, graph = network.task, network.public, network.graph
@@ -120,7 +119,8 @@ class SiteEngine(Engine):
         self._refit(new, [site.local_problem() for site in new])
         self._memory.update({site.label: (site.model, site.answers) for site in new})
         for site in self.sites:
-            site.adopt(*self._memory[site.label], site.local_problem())
+            model, answers = self._memory[site.label]
+            site.adopt(model, answers, site.local_problem())
         _, self._alone = self.snapshot()
 
     def share(self, round: int) -> None:
@@ -206,10 +206,10 @@ class SiteEngine(Engine):
 
         Neighbours answer on public rows only, so a smoother carries their answers over to these rows.
         """
-        extrapolator = AnswerExtrapolator(self.sites[0].public)
+        smoothers: Smoothers = {}
         found: list[float] = []
         for i, site in enumerate(self.sites):
-            found += extrapolator.losses(site, self._neighbours(edges, i)).values()
+            found += site.own_losses(self._neighbours(edges, i), smoothers).values()
         return np.array(found)
 
     def embedding(self) -> FloatArray:
