@@ -167,7 +167,7 @@ def objectives_of(network: Network) -> LinearTask:
         )
 
     own, held = objectives(linear.own, penalty), None
-    if linear.validation is not None:
+    if linear.validation.counts.any():
         held = objectives(linear.validation, np.zeros_like(penalty))
     return LinearTask(own, held, coordinates, linear)
 

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedrelax.combining import Mean, as_combine
 from fedrelax.engines.base import Engine, of_shape
 from fedrelax.engines.linear.network import LinearNetwork
 from fedrelax.linear.problem import Group
 from fedrelax.losses import Loss
 from fedrelax.models import LocalModel
-from fedrelax.runtime import Coupling, NodeMeasures
+from fedrelax.network import Network
+from fedrelax.runtime import Coupling, NodeMeasures, Settings
 from fedrelax.runtime.site import distances
 from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
 
@@ -27,16 +29,21 @@ class BatchEngine(Engine):
     ``models`` holds all models and is replaced, never modified in place; ``alone`` are those of round 0.
     ``_answers_of`` gives what models answer on public rows, an array with one entry per node, and
     ``messages`` is what the nodes have sent of that: ``v <- (1 - damping) answer + damping v``.
+    What an engine supports is declared; what depends on models and rows, ``unsupported_network`` says.
     """
 
+    task: ClassVar[str]
     loss: ClassVar[Loss]
     """The only loss, on own rows and across edges."""
+    common: ClassVar[bool] = False
+    """Whether all nodes must have one common set of public rows."""
     needs: ClassVar[Mapping[str, Any]] = {
         "order": "simultaneous",
         "weighting": "mean",
         "first_exchange": "models",
         "distillation": None,
     }
+    """Settings that must have these values."""
     models: FloatArray
     alone: FloatArray
     own: list[Group]
@@ -44,14 +51,37 @@ class BatchEngine(Engine):
     held: list[Group]
     """Their validation rows."""
 
-    def __init__(self, network: LinearNetwork, coupling: Coupling) -> None:
-        self.network, self.labels, self.coupling = network, network.labels, coupling
-        held, n = network.validation, len(network.labels)
-        self.validation_rows = np.zeros(n) if held is None else held.counts
-        self.given = self.edges = network.edges
+    def __init__(self, network: Network, coupling: Coupling) -> None:
+        self.network, self.coupling = LinearNetwork(network), coupling
+        self.labels, self.given = self.network.labels, self.network.edges
+        self.edges = self.given
         self.messages: FloatArray | None = None
-        self._moved = np.full(n, np.inf)
+        self._moved = np.full(len(self.labels), np.inf)
         self._answered: FloatArray | None = None
+
+    @classmethod
+    def unsupported_reason(cls, network: Network, settings: Settings) -> str | None:
+        """Return why this engine does not support the network, naming the node, or None."""
+        if settings.layers:
+            return "it sends no messages for exchange= to act on"
+        if not isinstance(as_combine(settings.combine), Mean):
+            return (
+                f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
+            )
+        if settings.update == "difference":
+            return f"it fits one model at each node, and update={settings.update!r} fits two"
+        if cls.task != network.kind:
+            return f"the task is {network.kind}"
+        losses = settings.losses(network.kind)
+        for name, loss in zip(("loss", "discrepancy"), losses, strict=True):
+            if not isinstance(loss, type(cls.loss)):
+                return f"{name}={loss.name!r} is not {cls.loss.name}"
+        for name, value in cls.needs.items():
+            if getattr(settings, name) != value:
+                return f"it needs {name}={value!r}, not {getattr(settings, name)!r}"
+        if cls.common and network.public.common is None:
+            return "it needs one common set of public rows"
+        return super().unsupported_reason(network, settings)
 
     # What a subclass computes
 
@@ -100,7 +130,7 @@ class BatchEngine(Engine):
             gtv=gtv,
             pull=self.coupling.factor * gtv,
             validation_loss=self._mean_losses(self.held),
-            validation_rows=self.validation_rows,
+            validation_rows=self.network.validation.counts,
             change=self._moved,
             size=self._mean_squares(self.sent),
         )

@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedrelax.engines.batch import BatchEngine, discrepancies
-from fedrelax.engines.linear.network import LinearNetwork, unsupported_models, unsupported_shape
+from fedrelax.engines.linear.network import unsupported_models, unsupported_shape
 from fedrelax.linear.arrays import nonzero, softmax, with_constant
-from fedrelax.linear.problem import NodeRows
 from fedrelax.linear.softmax import MOST_WEIGHTS, SoftmaxNodes, minimise_softmax, nodes_at_once
 from fedrelax.losses import Log
 from fedrelax.models import SoftmaxModel
-from fedrelax.network import Network, StackedRows
+from fedrelax.network import Network
 from fedrelax.runtime import Settings
 from fedrelax.runtime.site import levelled
 from fedrelax.typing import AnyArray, FloatArray, Model, SparseMatrix
@@ -30,11 +29,12 @@ class SoftmaxEngine(BatchEngine):
     """
 
     name, rank = "softmax", 2
-    task, losses, common, loss = "classification", (Log,), True, Log()
+    task, loss, common = "classification", Log(), True
     needs: ClassVar[Mapping[str, Any]] = {**BatchEngine.needs, "objective": "paper"}
 
     def __init__(self, given: Network, settings: Settings) -> None:
-        network = LinearNetwork(given)
+        super().__init__(given, settings.coupling(given.kind))
+        network = self.network
         d, K = network.n_weights, network.task.n_outputs
         self.models = self.alone = network.per_node(lambda model: model.last_weights((d, K)))
         self._public = with_constant(network.public, network.intercept)
@@ -42,11 +42,8 @@ class SoftmaxEngine(BatchEngine):
         self._ridge = np.zeros((len(network.labels), d))
         self._ridge[:, : network.public.shape[1]] = network.ridge
         most = nodes_at_once(d, K, int(self._counts.max()) + len(self._public))
-        self.own, self.held = (
-            [] if rows is None else list(rows_of(rows, network).groups(most))
-            for rows in (network.own, network.validation)
-        )
-        super().__init__(network, settings.coupling(network.task.kind))
+        self.own = list(network.node_rows(network.own).groups(most))
+        self.held = list(network.node_rows(network.validation).groups(most))
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
@@ -114,11 +111,6 @@ class SoftmaxEngine(BatchEngine):
     def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         return discrepancies(edges, self.answers, self.sent, self.loss, self.coupling.level, True)
-
-
-def rows_of(rows: StackedRows, network: LinearNetwork) -> NodeRows:
-    """Return rows of all nodes, with a constant column if models have an intercept."""
-    return NodeRows(rows.X, rows.y, rows.offsets, intercept=network.intercept)
 
 
 def _reason_in_model(model: Model) -> str | None:

@@ -55,7 +55,7 @@ class NodeRows:
             rows, offsets = rows.reshape(n * m, d), np.arange(n + 1) * m
         targets = np.empty((len(rows), 0)) if y is None else np.asarray(y)
         self.rows, self.intercept = with_constant(rows, intercept), bool(intercept)
-        self.targets = targets.reshape(len(rows), -1)
+        self.targets = targets.reshape(len(rows), -1 if targets.size else targets.shape[-1])
         ends: IntArray = np.asarray(offsets, dtype=np.int64)
         self._starts, self.counts = ends[:-1], np.diff(ends)
         self.n, self.d, self.q = len(self.counts), self.rows.shape[1], self.targets.shape[1]

@@ -46,16 +46,8 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a file: counts instead of lists that would name nodes that may leave."""
-        return {
-            "what": self.what,
-            "when": self.when,
-            "nodes": list(self.nodes),
-            "neighbours": list(self.neighbours),
-            "rows": self.rows,
-            "error": self.error,
-            "refitted": len(self.refitted),
-            "waiting": len(self.waiting),
-            "movement": self.movement,
-            "notes": list(self.notes),
-            "seconds": self.seconds,
+        plain = {
+            name: value for name, value in vars(self).items() if name not in ("refits", "errors")
         }
+        plain |= {name: list(plain[name]) for name in ("nodes", "neighbours", "notes")}
+        return plain | {name: len(plain[name]) for name in ("refitted", "waiting")}

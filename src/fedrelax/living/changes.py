@@ -110,7 +110,7 @@ def update(
         without = [label for label in new if label not in network.rows]
         for label, (X, y) in new.items():
             if label in without:
-                network.learn_without_old_rows(label, (X, y))
+                network.refit(label, (X, y))
                 wave.fitted(label)
                 continue
             old = network.rows[label]
@@ -148,7 +148,6 @@ def update(
 def _finished(network: LivingNetwork, change: Change, wave: Ripple, start: float) -> Change:
     """Let others follow, and add the change to the story, with what followed and the time it took."""
     wave.run()
-    network.check_answers()
     done = replace(
         change,
         refitted=tuple(wave.refits),

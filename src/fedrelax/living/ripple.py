@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Ripple:
         self.network, self.tol = network, tol
         self.refits: dict[Label, int] = {}
         self.waiting: dict[Label, None] = {}
-        self._before = network.said.frozen()
+        self._before = copy(network.said)
         self._heard: dict[Label, FloatArray] = {}
         self._queue: dict[Label, None] = {}
         self._region: dict[Label, None] = {}

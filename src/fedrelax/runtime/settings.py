@@ -161,11 +161,6 @@ class Settings(RoundSettings):
         """What stands around the exchange."""
         return as_layers(self.exchange)
 
-    @property
-    def accelerates(self) -> bool:
-        """Whether rounds may be accelerated where all nodes hear the same."""
-        return self.order == "simultaneous" and not self.damping and not self.layers
-
     def losses(self, kind: str) -> tuple[Loss, Loss]:
         """Return the loss on own rows and the loss across edges, for a kind of task."""
         loss = get_loss(self.loss, kind)

@@ -51,17 +51,13 @@ class Site:
     """What the model was fitted to."""
 
     def __post_init__(self) -> None:
+        self.label = self.node.label
         self._echo: tuple[int, AnyArray] | None = None
         self._weights: dict[Label, FloatArray] = {}
         self.target = self.task.encode(self.node.y)
         self.validation_target = (
             None if self.node.validation is None else self.task.encode(self.node.validation[1])
         )
-
-    @property
-    def label(self) -> Label:
-        """The node's name."""
-        return self.node.label
 
     # What the model is asked
 
@@ -141,7 +137,11 @@ class Site:
         """
         terms = self.local_problem()
         if self.coupling.distillation is not None:
-            terms.append(self._own_echo(self.coupling.distillation, round))
+            z = self._echo_rows(self.coupling.distillation, round)
+            answer = self.answers.get(("echo", round))
+            if answer is None:  # the model is that of another round
+                answer = self.model.predict(z)
+            terms.append(Rows(z, answer, np.ones(len(z)), self.coupling.loss))
         if self.coupling.alpha > 0:
             terms += self._neighbour_terms()
         return terms
@@ -176,7 +176,10 @@ class Site:
         if not answers:
             return []
         X, loss = self.public.of(owner), self.coupling.discrepancy.plain
-        scale = self.coupling.alpha * self._scale(len(X)) * self._relevance(owner)
+        strength = self.coupling.alpha
+        if self.coupling.weighting == "mean":
+            strength *= len(self.target) / len(X)
+        scale = strength * self._relevance(owner)
         if not isinstance(self.coupling.combine, Mean):
             target, weight = self._combined(owner, answers, weights)
             return [Rows(X, target, scale * weight, loss)]
@@ -207,7 +210,8 @@ class Site:
         weights = [a for j, a in self.neighbours.items() if a > 0 and (j, j) in self.received]
         return (
             coupling.update == "difference"
-            and coupling.accelerates
+            and coupling.order == "simultaneous"
+            and not (coupling.damping or coupling.layers)
             and self.model.settles
             and not self.task.is_classification
             and len(weights) == self.nodes - 1
@@ -242,16 +246,6 @@ class Site:
             found = self.coupling.discrepancy.weights(X)
             self._weights[key] = np.ones(len(X)) if found is None else found
         return self._weights[key]
-
-    def _scale(self, m_pub: int) -> float:
-        return len(self.target) / m_pub if self.coupling.weighting == "mean" else 1.0
-
-    def _own_echo(self, echo: Distillation, round: int) -> Rows:
-        """Return a round's rows, labelled by the model of the last one."""
-        z, answer = self._echo_rows(echo, round), self.answers.get(("echo", round))
-        if answer is None:  # the model is that of another round
-            answer = self.model.predict(z)
-        return Rows(z, answer, np.ones(len(z)), self.coupling.loss)
 
     def _echo_rows(self, echo: Distillation, round: int) -> AnyArray:
         """Return the rows that a round draws: known beforehand, so the model is asked once for all."""

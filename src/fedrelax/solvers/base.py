@@ -19,7 +19,7 @@ from fedrelax.losses import Loss, Weighted
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.network.rows import Lookup
-from fedrelax.runtime import Callback, History, Stopping, run
+from fedrelax.runtime import Callback, History, Loop, Stopping
 from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.exchange import Promise
 from fedrelax.typing import DataFrame, FloatArray, Label, Model
@@ -226,7 +226,7 @@ class Solver(ABC):
                 raise FedRelaxError(f"no checkpoint can be kept of this run: {reason}")
             identity = identity_of(network, self)
         with engine.working():
-            outcome = run(engine, self.stopping(engine), callbacks, self.wiring, identity)
+            outcome = Loop(engine, self.stopping(engine), callbacks, self.wiring, identity).run()
         graph = network.graph
         kept = None
         if self.wiring is not None:

@@ -8,16 +8,15 @@ from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
 from fedrelax.engines.linear.network import (
     Coordinates,
-    LinearNetwork,
     unsupported_models,
     unsupported_rows,
 )
 from fedrelax.linear.arrays import with_constant
 from fedrelax.linear.fixed_point import ExactUpdate, System, invert, solve_fixed_point
-from fedrelax.linear.problem import BUFFER_NUMBERS, LinearProblem, NodeRows, with_level
+from fedrelax.linear.problem import BUFFER_NUMBERS, LinearProblem, with_level
 from fedrelax.losses import Squared
 from fedrelax.models import Rows, adapt
-from fedrelax.network import Network, StackedRows
+from fedrelax.network import Network
 from fedrelax.runtime import Coupling, RoundSettings, Settings
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
@@ -40,15 +39,12 @@ class ArrayEngine(BatchEngine):
     on public rows is measured by factors or Gram matrices of them.
     """
 
-    task, losses, loss = "regression", (Squared,), Squared()
+    task, loss = "regression", Squared()
 
     def __init__(self, network: Network, coupling: Coupling) -> None:
-        stacked = LinearNetwork(network)
-        self._level = coupling.level
-        self.network = stacked
-        self._take(Coordinates.standard(stacked.own.X, stacked.intercept))
+        super().__init__(network, coupling)
+        self._take(Coordinates.standard(self.network.own.X, self.network.intercept))
         self.models = self.alone = self._trained_alone()
-        super().__init__(stacked, coupling)
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
@@ -57,11 +53,10 @@ class ArrayEngine(BatchEngine):
 
     def _take(self, coordinates: Coordinates) -> None:
         """Set up rows and problem in these coordinates."""
-        self.coordinates, network = coordinates, self.network
-        own, ends = self._rows(network.own), network.public_offsets
-        self.own, self.held = list(own.groups()), []
-        if network.validation is not None:
-            self.held = list(self._rows(network.validation).groups())
+        self.coordinates, network, level = coordinates, self.network, self.coupling.level
+        own, ends = network.node_rows(network.own, coordinates), network.public_offsets
+        self.own = list(own.groups())
+        self.held = list(network.node_rows(network.validation, coordinates).groups())
         public = coordinates.rows(network.public)
         self.problem = LinearProblem(
             own,
@@ -70,17 +65,13 @@ class ArrayEngine(BatchEngine):
             public,
             public_offsets=ends,
             ridge=network.ridge / coordinates.scale**2 / own.counts[:, None],
-            level=self._level,
+            level=level,
         )
         self._factor: FloatArray | None = None
         if ends is None:
             public = with_constant(public, network.intercept)
             self._factor = _factor(public)
-            self._levelled = _factor(with_level(public, self._level))
-
-    def _rows(self, rows: StackedRows) -> NodeRows:
-        X = self.coordinates.rows(rows.X)
-        return NodeRows(X, rows.y, rows.offsets, intercept=self.network.intercept)
+            self._levelled = _factor(with_level(public, level))
 
     def _trained_alone(self) -> FloatArray:
         """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.

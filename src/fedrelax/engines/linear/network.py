@@ -14,10 +14,11 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
+from fedrelax.linear.problem import NodeRows
 from fedrelax.losses import Squared
 from fedrelax.models import LinearModel, LocalModel, Rows, ScikitModel, SoftmaxModel, Task, adapt
 from fedrelax.models.linear import LinearNode
-from fedrelax.network import Network
+from fedrelax.network import Network, StackedRows
 from fedrelax.network.rows import Lookup
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model, SparseMatrix
 
@@ -91,7 +92,9 @@ class LinearNetwork:
             self.codes = np.array([number[id(model)] for model in models])
         own, held = network.own_rows, network.validation_rows
         self.own = replace(own, y=self.task.encode(own.y))
-        self.validation = None if held is None else replace(held, y=self.task.encode(held.y))
+        if held is None:
+            held = StackedRows(own.X[:0], own.y[:0], np.zeros_like(own.offsets))
+        self.validation = replace(held, y=self.task.encode(held.y))
         self.public: FloatArray
         self.public_offsets: IntArray | None = None
         """Which public rows each node has; None for one common set."""
@@ -109,6 +112,11 @@ class LinearNetwork:
     def per_node(self, value: Callable[[Model], object]) -> AnyArray:
         """Return ``value`` of every node's model, a number or array, computed once per model object."""
         return np.array([value(kind) for kind in self.kinds])[self.codes]
+
+    def node_rows(self, rows: StackedRows, coordinates: Coordinates | None = None) -> NodeRows:
+        """Return rows in these coordinates, with a constant column if the models have an intercept."""
+        X = rows.X if coordinates is None else coordinates.rows(rows.X)
+        return NodeRows(X, rows.y, rows.offsets, intercept=self.intercept)
 
     @cached_property
     def ridge(self) -> FloatArray:

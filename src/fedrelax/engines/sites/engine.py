@@ -34,12 +34,7 @@ from fedrelax.runtime import (
     Site,
     Workers,
 )
-from fedrelax.runtime.exchange import (
-    exchange_state,
-    layered,
-    resume_exchange,
-    unsupported_checkpoint,
-)
+from fedrelax.runtime.exchange import layered, parts_of, unsupported_checkpoint
 from fedrelax.runtime.site import Smoothers, seeds_of
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
@@ -52,7 +47,7 @@ class SiteEngine(Engine):
     all other settings of the rounds are those of the sites' coupling.
     """
 
-    name, rank, sends = "sites", 9, True
+    name, rank = "sites", 9
 
     def __init__(
         self, sites: Sequence[Site], edges: SparseMatrix, exchange: Exchange, workers: Workers
@@ -278,7 +273,7 @@ class SiteEngine(Engine):
         return {
             "models": self.packed(self.snapshot()),
             "words": [packed_words(site) for site in self.sites],
-            "exchange": exchange_state(self._exchange),
+            "exchange": [part.state() for part in parts_of(self._exchange)],
         }
 
     def resume(self, state: Any, round: int) -> None:
@@ -289,7 +284,8 @@ class SiteEngine(Engine):
         self._adopt(models)
         for site, words in zip(self.sites, state["words"], strict=True):
             take_words(site, *words)
-        resume_exchange(self._exchange, state["exchange"])
+        for part, kept in zip(parts_of(self._exchange), state["exchange"], strict=True):
+            part.resume(kept)
 
     def packed_models(self, models: list[Kept]) -> list[dict[str, Any]]:
         """Return what the models were fitted to or remember."""
