@@ -252,16 +252,8 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if update == "auto" and not (is_named and plain and self.level == "auto"):
             update = "refit"
         fixed = given(self.alpha, self.wirings, self.level)
-        return replace(
-            solver,
-            alpha=fixed.alpha,
-            update=update,
-            wiring=fixed.wiring,
-            level=fixed.level,
-            rounds=self.rounds,
-            n_jobs=self.n_jobs,
-            random_state=seed,
-        )
+        own: dict[str, Any] = {"rounds": self.rounds, "n_jobs": self.n_jobs, "random_state": seed}
+        return replace(solver, update=update, **vars(fixed), **own)
 
     def network_of(
         self,

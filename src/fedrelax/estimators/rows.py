@@ -76,6 +76,7 @@ class TableRows:
     graph: Graph | None
     preparation_: Preparation | None = None
     node_column_: str | None
+    n_features_in_: int
     _kind: str
     _schema: Schema | None
 
@@ -150,21 +151,21 @@ class TableRows:
 
     def _coded_with_target(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
         """Return coded rows and checked targets."""
-        numeric: dict[str, Any] = {"multi_output": True, "y_numeric": self._kind == "regression"}
-        if self._kind == "regression" and y is not None:
+        numeric = self._kind == "regression"
+        if numeric and y is not None:
             _refuse_other_targets(y)
-        if self.schema is None and not is_frame(X):
-            X, y = validate_data(
-                self, X, y, dtype=float, allow_nd=True, ensure_all_finite="allow-nan", **numeric
-            )
-            check_sizes(X, lambda k: f"column {k} of X")
-            self._schema = _schema_of_array(X, self._own_models)
-            return X, y
         coded = self._coded_at_first(X)
         if y is None:
-            validate_data(self, coded, y)  # scikit-learn's own message
+            validate_data(self, coded, y, allow_nd=True)  # scikit-learn's own message
         coded, y = check_X_y(
-            coded, y, dtype=float, ensure_all_finite="allow-nan", estimator=self, **numeric
+            coded,
+            y,
+            dtype=float,
+            allow_nd=True,
+            ensure_all_finite="allow-nan",
+            multi_output=True,
+            y_numeric=numeric,
+            estimator=self,
         )
         return coded, y
 
@@ -174,20 +175,22 @@ class TableRows:
             X = as_frame(X)
             validate_data(self, X, skip_check_array=True)
             self._schema = self._agreed_schema()
-            if self._schema is None:
-                self._schema, coded, notes = coded_table(X)
-                for note in notes:
-                    warnings.warn(note, FedRelaxWarning, stacklevel=4)
-                return coded
-            return self._schema.code(X, "X")
-        coded = np.asarray(X, dtype=float)
+            if self._schema is not None:
+                return self._schema.code(X, "X")
+            self._schema, coded, notes = coded_table(X)
+            for note in notes:
+                warnings.warn(note, FedRelaxWarning, stacklevel=4)
+            return coded
+        coded: FloatArray = validate_data(
+            self, X, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
+        )
+        check_sizes(coded, lambda k: f"column {k} of X")
         self._schema = self._agreed_schema() or _schema_of_array(coded, self._own_models)
         if self._schema is not None and coded.shape[1:] != (len(self._schema.columns),):
             raise FedRelaxError(
                 f"X has shape {coded.shape}, but the schema has {len(self._schema.columns)} columns; give "
                 "a DataFrame with these columns"
             )
-        self.n_features_in_ = coded.shape[1]
         return coded
 
     def _coded_later(self, X: Any, labels: Any) -> FloatArray:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.sites.checks import unsupported_models
+from fedrelax.engines.sites.engine import unsupported_models
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.letters import (

@@ -1,22 +1,66 @@
-"""Nodes join, learn new rows and leave."""
+"""Nodes join, learn new rows and leave; and the changelog of what each change did."""
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, NodeFitError, did_you_mean, in_one_line
 from fedrelax.graph.families import on_the_sphere
-from fedrelax.living.changelog import Change
 from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, Near, OwnRows, check_finite
 from fedrelax.living.ripple import Ripple
 from fedrelax.models import LocalModel
 from fedrelax.typing import FloatArray, Label
 from fedrelax.validation import check_count
+
+
+def now() -> str:
+    """Return the current time, in UTC, as files have it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A node that joined or left, or new rows that were learned.
+
+    what : "join", "update" or "leave"; ``nodes`` are those that did, ``when`` is the time.
+    neighbours : whom a newcomer listens to, and how much.
+    rows : the number of new rows; ``error`` is the mean loss of their predictions before they were
+        learned, NaN if there were none, and ``errors`` the same by node. For a newcomer it is the loss of
+        its neighbours' answers on its rows; it is too low where these were found by these very rows.
+    refitted : nodes whose models changed; ``refits`` is the number of fits.
+    waiting : nodes that should have been refitted but stay as they are, as their rows are not available.
+    movement : the largest change of a node's answers on the public rows, relative to their size.
+    notes : what else there is to say, a sentence each.
+    """
+
+    what: str
+    nodes: tuple[Label, ...]
+    when: str = field(default_factory=now)
+    neighbours: Mapping[Label, float] = field(default_factory=dict)
+    rows: int = 0
+    error: float = float("nan")
+    errors: Mapping[Label, float] = field(default_factory=dict)
+    refitted: tuple[Label, ...] = ()
+    refits: int = 0
+    waiting: tuple[Label, ...] = ()
+    movement: float = 0.0
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a file: counts instead of lists that would name nodes that may leave."""
+        plain = {
+            name: value for name, value in vars(self).items() if name not in ("refits", "errors")
+        }
+        plain |= {name: list(plain[name]) for name in ("nodes", "neighbours", "notes")}
+        return plain | {name: len(plain[name]) for name in ("refitted", "waiting")}
 
 
 def plug_in(

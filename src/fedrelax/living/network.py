@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from fedrelax.combining import Mean
 from fedrelax.engines.sites.refits import Inputs, refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
-from fedrelax.living.changelog import Change
 from fedrelax.living.least_squares import LeastSquares
 from fedrelax.living.overlay import GONE, Overlay
 from fedrelax.losses import Weighted, usual_loss
@@ -27,6 +26,9 @@ from fedrelax.runtime import Coupling, Distillation, Site
 from fedrelax.runtime.site import seeds_of
 from fedrelax.solvers import FedRelax, Result, Solver
 from fedrelax.typing import AnyArray, FloatArray, Label
+
+if TYPE_CHECKING:
+    from fedrelax.living.changes import Change
 
 OwnRows = tuple[AnyArray, AnyArray]
 Near = dict[Label, float]

@@ -6,11 +6,10 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Self
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.runtime.history import TOTALS, History, Record
+from fedrelax.runtime.history import Record
 from fedrelax.typing import Label, SparseMatrix
 
 if TYPE_CHECKING:
@@ -111,26 +110,3 @@ def keeper_in(callbacks: Sequence[Any]) -> Keeper | None:
     if len(found) > 1:
         raise FedRelaxError(f"callbacks holds {len(found)} checkpoints; a run can have only one")
     return found[0] if found else None
-
-
-def columns_of(history: History) -> dict[str, Any]:
-    """Return the measures of all rounds, one array per field of a record."""
-    return {field.name: history[field.name] for field in fields(Record)}
-
-
-def records_of(columns: Mapping[str, Any], nodes: int) -> list[Record]:
-    """Return the records in these arrays; refuse arrays that do not fit this number of nodes."""
-    rounds = columns["round"]
-    if rounds.ndim != 1 or rounds.dtype.kind != "i" or not len(rounds) or (rounds < 0).any():
-        raise FedRelaxError("it has no rounds")
-    values: dict[str, Any] = {}
-    for name in (field.name for field in fields(Record)):
-        total = name in TOTALS
-        shape = (len(rounds),) if total else (len(rounds), nodes)
-        if columns[name].shape != shape:
-            raise FedRelaxError(f"{name} has the shape {columns[name].shape}, not {shape}")
-        values[name] = columns[name].tolist() if total else columns[name].copy()
-    return [
-        Record(**dict(zip(values, parts, strict=True)))
-        for parts in zip(*values.values(), strict=True)
-    ]

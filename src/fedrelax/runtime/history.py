@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
+from fedrelax.errors import FedRelaxError
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 
@@ -45,8 +47,8 @@ class NodeMeasures:
     def of(cls, sites: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
         """Gather what sites report; ``factor`` multiplies the coupling term."""
         columns = {
-            field.name: np.array([getattr(site, field.name) for site in sites], dtype=float)
-            for field in fields(cls)
+            each.name: np.array([getattr(site, each.name) for site in sites], dtype=float)
+            for each in fields(cls)
         }
         return cls(**columns | {"pull": factor * columns["pull"]})
 
@@ -136,3 +138,26 @@ class History:
                 **{name: self[f"node_{name}"].ravel() for name in columns},
             }
         )
+
+
+def columns_of(history: History) -> dict[str, Any]:
+    """Return the measures of all rounds, one array per field of a record."""
+    return {each.name: history[each.name] for each in fields(Record)}
+
+
+def records_of(columns: Mapping[str, Any], nodes: int) -> list[Record]:
+    """Return the records in these arrays; refuse arrays that do not fit this number of nodes."""
+    rounds = columns["round"]
+    if rounds.ndim != 1 or rounds.dtype.kind != "i" or not len(rounds) or (rounds < 0).any():
+        raise FedRelaxError("it has no rounds")
+    values: dict[str, Any] = {}
+    for name in (each.name for each in fields(Record)):
+        total = name in TOTALS
+        shape = (len(rounds),) if total else (len(rounds), nodes)
+        if columns[name].shape != shape:
+            raise FedRelaxError(f"{name} has the shape {columns[name].shape}, not {shape}")
+        values[name] = columns[name].tolist() if total else columns[name].copy()
+    return [
+        Record(**dict(zip(values, parts, strict=True)))
+        for parts in zip(*values.values(), strict=True)
+    ]

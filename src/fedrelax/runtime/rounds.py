@@ -9,15 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.runtime.callbacks import (
-    ROUNDS,
-    Callback,
-    Identity,
-    columns_of,
-    keeper_in,
-    records_of,
-)
-from fedrelax.runtime.history import History, NodeMeasures, Record
+from fedrelax.runtime.callbacks import ROUNDS, Callback, Identity, keeper_in
+from fedrelax.runtime.history import History, NodeMeasures, Record, columns_of, records_of
 from fedrelax.typing import Label, SparseMatrix
 from fedrelax.wiring import Wiring
 from fedrelax.wiring.base import View

@@ -106,17 +106,14 @@ class GradientEngine(ArrayEngine):
             bound = features**-0.5
             rng = np.random.default_rng(settings.random_state)
             start = rng.uniform(-bound, bound, start.shape)
-        self._zeros_first = settings.first_exchange == "zeros"
+        named = ("rate", "smoothing", "epsilon", "first_exchange")
         self._rounds = GradientRounds(
             self.problem,
             float(settings.alpha),
             start,
             rule=settings.step,
-            rate=settings.rate,
-            smoothing=settings.smoothing,
-            epsilon=settings.epsilon,
-            first_exchange=settings.first_exchange,
             system=system_of(settings),
+            **{name: getattr(settings, name) for name in named},
         )
         self.models = self._rounds.models
 
@@ -132,7 +129,7 @@ class GradientEngine(ArrayEngine):
     def share(self, round: int) -> None:
         """Let every node send its model, or in round 0 zero if asked for."""
         super().share(round)
-        if self._zeros_first and round == 0:
+        if self._rounds.silent:
             self.messages = np.zeros_like(self.sent)
 
     def rewire(self, edges: SparseMatrix) -> None:
@@ -149,7 +146,7 @@ class GradientEngine(ArrayEngine):
         """Restore the models and the step rule's memory."""
         super().resume(state, round)
         rounds = self._rounds
-        rounds.W, rounds.silent = self.models.copy(), self._zeros_first and round == 0
+        rounds.W, rounds.silent = self.models.copy(), rounds.silent and round == 0
         if rounds.rmsprop is not None:
             rounds.rmsprop.memory = of_shape(state["memory"], self.models.shape, "memory")
 
