@@ -177,13 +177,12 @@ class TableRows:
             self._schema = self._agreed_schema()
             if self._schema is not None:
                 return self._schema.code(X, "X")
-            self._schema, coded, notes = coded_table(X)
+            self._schema, table, notes = coded_table(X)
             for note in notes:
                 warnings.warn(note, FedRelaxWarning, stacklevel=4)
-            return coded
-        coded: FloatArray = validate_data(
-            self, X, dtype=float, allow_nd=True, ensure_all_finite="allow-nan"
-        )
+            return table
+        usable = {"dtype": float, "allow_nd": True, "ensure_all_finite": "allow-nan"}
+        coded: FloatArray = validate_data(self, X, **usable)
         check_sizes(coded, lambda k: f"column {k} of X")
         self._schema = self._agreed_schema() or _schema_of_array(coded, self._own_models)
         if self._schema is not None and coded.shape[1:] != (len(self._schema.columns),):
