@@ -12,7 +12,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, NodeFitError, did_you_mean, in_one_line
 from fedrelax.graph.families import on_the_sphere
-from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
+from fedrelax.living.neighbourhood import find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, Near, OwnRows, check_finite
 from fedrelax.living.ripple import Ripple
 from fedrelax.models import LocalModel
@@ -90,7 +90,9 @@ def plug_in(
         weights, target = network.carrying(rows[0]), network.task.encode(rows[1])
         check_finite(label, weights)
         near = near or find_neighbours(network, label, rows, model)
-        error = error_of_neighbours(network, weights, target, near)
+        answers = [network.said[j] for j in near]
+        guess = weights @ np.average(answers, axis=0, weights=list(near.values()))
+        error = network.coupling.loss.mean(target, network.task.plausible(guess))
         check_finite(label, error)
         first = network.models[next(iter(near))] if model is None else model
         wave = Ripple(network, near, tol)
@@ -102,7 +104,7 @@ def plug_in(
         wave.fitted(label)
         wave.spread(label)
         if network.least_squares.serves(label):
-            wave.start([label])
+            wave.add(label)
         change = Change(
             "join",
             (label,),
@@ -128,7 +130,8 @@ def unplug(network: LivingNetwork, label: Label, tol: float | None = None) -> Ch
         near = network.neighbours_of(label) if label in network.models else {}
         wave = Ripple(network, near, tol)
         network.forget(label)
-        wave.start(near)
+        for other in near:
+            wave.add(other)
         return _finished(network, Change("leave", (label,)), wave, start)
 
 
@@ -161,7 +164,7 @@ def update(
             X, y = np.concatenate([old[0], X]), np.concatenate([old[1], y])
             rows = network.rows[label] = (X, y) if keep is None else (X[-keep:], y[-keep:])
             if network.can_refit(label) and network.least_squares.serves(label):
-                wave.start([label])
+                wave.add(label)
                 continue
             if network.can_refit(label):
                 network.refit(label)

@@ -48,17 +48,16 @@ class LeastSquares:
 
     def __init__(self, network: LivingNetwork) -> None:
         self._network, coupling, public = network, network.coupling, network.public_rows
-        squared = isinstance(coupling.loss, Squared) and isinstance(coupling.discrepancy, Squared)
-        plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
-        mean = coupling.weighting == "mean"
-        numbers = not network.task.is_classification and public.ndim == 2
         self._applies = (
-            squared
-            and plain
-            and mean
-            and numbers
+            isinstance(coupling.loss, Squared)
+            and isinstance(coupling.discrepancy, Squared)
+            and isinstance(coupling.combine, Mean)
+            and coupling.distillation is None
+            and coupling.weighting == "mean"
             and coupling.update != "difference"
             and coupling.alpha > 0
+            and not network.task.is_classification
+            and public.ndim == 2
             and bool(np.isfinite(public).all())
         )
         if not self._applies:

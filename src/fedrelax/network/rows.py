@@ -88,16 +88,12 @@ def width_of(X: AnyArray) -> str:
     return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"
 
 
-def _floats(values: object, what: str) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
-
-
 def numbers_of(values: object, what: str, gaps: bool = False) -> FloatArray:
     """Return a float array; refuse infinity and, unless ``gaps``, NaN."""
-    array = _floats(values, what)
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
     if are_usable(array):
         return array
     bad = np.argwhere(np.isinf(array) if gaps else ~np.isfinite(array))
@@ -181,7 +177,7 @@ def _named(X: object, columns: Sequence[str] | None, what: str) -> DataFrame:
 
     if is_frame(X):
         return as_frame(X)
-    rows, names = _floats(X, what), [] if columns is None else list(columns)
+    rows, names = numbers_of(X, what, gaps=True), [] if columns is None else list(columns)
     if rows.ndim != 2 or rows.shape[1] != len(names):
         raise FedRelaxError(
             f"{what} has shape {rows.shape}, but {len(names)} columns are named; name each column once"

@@ -74,12 +74,11 @@ class RoundSettings:
     def check_values(self) -> None:
         """Refuse values that no network could be trained with."""
         check_number("alpha", self.alpha, least=0.0)
-        if self.rounds is not None:
-            check_count("rounds", self.rounds, least=0)
+        for name, least in (("rounds", 0), ("patience", 1), ("random_state", 0)):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), least)
         if self.tol is not None:
             check_number("tol", self.tol, least=0.0)
-        if self.patience is not None:
-            check_count("patience", self.patience, least=1)
         check_choice("objective", self.objective, ("paper", "gtvmin"))
         check_choice("weighting", self.weighting, ("mean", "rows"))
         check_choice("first_exchange", self.first_exchange, ("models", "zeros"))
@@ -89,8 +88,6 @@ class RoundSettings:
                     f"wiring={self.wiring!r} must be None or a fedrelax.wiring object"
                 )
             self.wiring.check()
-        if self.random_state is not None:
-            check_count("random_state", self.random_state, least=0)
 
     def check(self, network: Network) -> None:
         """Refuse settings that make no sense, or not with this network."""
@@ -209,7 +206,14 @@ class Settings(RoundSettings):
             layer.check(network, self)
         _, discrepancy = self.losses(network.kind)
         if isinstance(discrepancy, Weighted):
-            _check_weights(discrepancy, network)
+            # Weights that are none are refused before any work is done.
+            public = network.public
+            for label in network.labels if public.common is None else network.labels[:1]:
+                try:
+                    discrepancy.weights(public.of(label))
+                except FedRelaxError as error:
+                    who = "" if public.common is not None else f"public rows of node {label!r}: "
+                    raise FedRelaxError(f"{who}{error}") from None
             if self.level != 1:
                 raise FedRelaxError(
                     f"level={self.level!r} separates level and shape over all public rows alike, and "
@@ -263,16 +267,3 @@ class Coupling(Settings):
     loss: Loss = field(default_factory=Squared)
     discrepancy: Loss = field(default_factory=Squared)
     combine: Combine = field(default_factory=Mean)
-
-
-def _check_weights(discrepancy: Weighted, network: Network) -> None:
-    """Ask for the weights of all public rows, so that those that are none are refused beforehand."""
-    public = network.public
-    if public.common is not None:
-        discrepancy.weights(public.common)
-        return
-    for label in network.nodes:
-        try:
-            discrepancy.weights(public.of(label))
-        except FedRelaxError as error:
-            raise FedRelaxError(f"public rows of node {label!r}: {error}") from None
