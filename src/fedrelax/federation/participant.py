@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.sites.engine import unsupported_models
+from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.letters import (
@@ -138,7 +138,7 @@ class Participant:
         for lane in plan.lanes:  # refuse what this site's model cannot do before the first round
             settings = replace(plan.settings, alpha=lane.alpha)
             settings.check(network)
-            reason = unsupported_models(network, settings)
+            reason = SiteEngine.unsupported_network(network, settings)
             if reason is not None:
                 raise FedRelaxError(reason)
         self.folder.write(RUN, vars(run))

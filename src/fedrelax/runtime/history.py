@@ -4,44 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
+from fedrelax.typing import DataFrame, FloatArray, Label
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class SiteMeasure:
+class Measures(Generic[T]):
+    """What is measured at every node after a round."""
+
+    local_loss: T
+    gtv: T
+    pull: T
+    """The coupling term of the node's own objective: as a site reports it, without alpha."""
+    validation_loss: T
+    """NaN where a node has no validation rows."""
+    validation_rows: Any
+    change: T
+    """The mean squared change of what the node shares; infinite in round 0."""
+    size: T
+    """The mean square of what the node shares."""
+
+
+@dataclass(frozen=True)
+class SiteMeasure(Measures[float]):
     """What a node reports of itself after a round: numbers only."""
 
-    local_loss: float
-    gtv: float
-    pull: float
-    """The coupling term of the node's own objective, without alpha."""
-    validation_loss: float
-    validation_rows: int
-    change: float
-    size: float
     discrepancies: dict[Label, float]
 
 
 @dataclass(frozen=True)
-class NodeMeasures:
-    """What an engine reports after a round: arrays with one number per node."""
+class NodeMeasures(Measures[FloatArray]):
+    """What an engine reports after a round: arrays with one number per node.
 
-    local_loss: FloatArray
-    gtv: FloatArray
-    pull: FloatArray
-    """The coupling term of the node's own objective, including alpha (halved for the paper's objective)."""
-    validation_loss: FloatArray
-    """NaN where a node has no validation rows."""
-    validation_rows: AnyArray
-    change: FloatArray
-    """The mean squared change of what the node shares; infinite in round 0."""
-    size: FloatArray
-    """The mean square of what the node shares."""
+    The coupling term includes alpha, halved for the paper's objective.
+    """
 
     @classmethod
     def of(cls, sites: Sequence[SiteMeasure], factor: float) -> NodeMeasures:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedrelax.combining import WAYS, Combine, Mean, as_combine
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.fixed_point import System
 from fedrelax.losses import LOSSES, Loss, Squared, Weighted, get_loss
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
@@ -65,6 +66,11 @@ class RoundSettings:
     def symmetric(self) -> bool:
         """Whether a node's problem also has the terms in which it is the neighbour."""
         return self.objective == "gtvmin"
+
+    @property
+    def system(self) -> System:
+        """The linear system whose solution is the fixed point."""
+        return "symmetric" if self.symmetric else "paper"
 
     @property
     def factor(self) -> float:

@@ -54,10 +54,8 @@ class Site:
         self.label = self.node.label
         self._echo: tuple[int, AnyArray] | None = None
         self._weights: dict[Label, FloatArray] = {}
-        self.target = self.task.encode(self.node.y)
-        self.validation_target = (
-            None if self.node.validation is None else self.task.encode(self.node.validation[1])
-        )
+        self.target, held = self.task.encode(self.node.y), self.node.validation
+        self.validation_target = None if held is None else self.task.encode(held[1])
 
     # What the model is asked
 
@@ -267,15 +265,15 @@ class Site:
         if self.coupling.weighting == "rows":
             sizes = {j: len(self.public.of(j)) for j in discrepancies}
             pull = sum(self.neighbours[j] * d * sizes[j] / m for j, d in discrepancies.items())
-        validation = np.nan
-        if self.validation_target is not None:
-            validation = self.coupling.loss.mean(self.validation_target, self.answers["validation"])
+        held, loss, validation = self.validation_target, self.coupling.loss, np.nan
+        if held is not None:
+            validation = loss.mean(held, self.answers["validation"])
         return SiteMeasure(
-            local_loss=self.coupling.loss.mean(self.target, self.answers["own"]),
+            local_loss=loss.mean(self.target, self.answers["own"]),
             gtv=gtv,
             pull=pull,
             validation_loss=validation,
-            validation_rows=0 if self.validation_target is None else len(self.validation_target),
+            validation_rows=0 if held is None else len(held),
             change=self.change,
             size=_mean_square(self.shared[self.label]),
             discrepancies=discrepancies,

@@ -12,12 +12,12 @@ from fedrelax.engines.linear.network import (
     unsupported_rows,
 )
 from fedrelax.linear.arrays import with_constant
-from fedrelax.linear.fixed_point import ExactUpdate, System, invert, solve_fixed_point
+from fedrelax.linear.fixed_point import ExactUpdate, invert, solve_fixed_point
 from fedrelax.linear.problem import BUFFER_NUMBERS, LinearProblem, with_level
 from fedrelax.losses import Squared
 from fedrelax.models import Rows, adapt
 from fedrelax.network import Network
-from fedrelax.runtime import Coupling, RoundSettings, Settings
+from fedrelax.runtime import Coupling, Settings
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
@@ -177,12 +177,20 @@ class LinearEngine(ArrayEngine):
     usual_rounds, settles = 200, True
 
     def __init__(self, network: Network, settings: Settings) -> None:
-        self._settings, self._straight = settings, goes_straight(settings)
+        self._settings = settings
+        self._straight = (
+            settings.rounds is None
+            and settings.wiring is None
+            and settings.patience is None
+            and not settings.damping
+            and (settings.tol is None or settings.tol > 0)
+        )
+        """Whether only the fixed point matters: no number of rounds, nothing to do on the way."""
         if self._straight:
             self.usual_rounds = MOST_ROUNDS
         super().__init__(network, settings.coupling("regression"))
         self.exact = ExactUpdate(
-            self.problem, settings.alpha, system=system_of(settings), alone=self.alone
+            self.problem, settings.alpha, system=settings.system, alone=self.alone
         )
         condition = self.exact.condition
         unsafe = ~(condition <= TOGETHER_CONDITION) | self._may_look_constant(condition)
@@ -226,19 +234,3 @@ class LinearEngine(ArrayEngine):
         solution = solve_fixed_point(self.exact, self.sent, tol=tol, max_rounds=MOST_ROUNDS)
         self.models, self.at_rest = solution.models, solution.converged
         return solution.rounds
-
-
-def goes_straight(settings: Settings) -> bool:
-    """Tell whether only the fixed point matters: no number of rounds, nothing to do on the way."""
-    return (
-        settings.rounds is None
-        and settings.wiring is None
-        and settings.patience is None
-        and not settings.damping
-        and (settings.tol is None or settings.tol > 0)
-    )
-
-
-def system_of(settings: RoundSettings) -> System:
-    """Return the system whose solution is the fixed point."""
-    return "symmetric" if settings.objective == "gtvmin" else "paper"

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedrelax.engines.base import of_shape
-from fedrelax.engines.linear.engine import ArrayEngine, system_of
+from fedrelax.engines.linear.engine import ArrayEngine
 from fedrelax.engines.linear.network import Coordinates
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
@@ -112,7 +112,7 @@ class GradientEngine(ArrayEngine):
             float(settings.alpha),
             start,
             rule=settings.step,
-            system=system_of(settings),
+            system=settings.system,
             **{name: getattr(settings, name) for name in named},
         )
         self.models = self._rounds.models

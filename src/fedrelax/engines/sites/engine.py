@@ -27,7 +27,6 @@ from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network
 from fedrelax.runtime import (
-    Coupling,
     Exchange,
     LocalExchange,
     NodeMeasures,
@@ -40,7 +39,12 @@ from fedrelax.runtime.site import Smoothers, seeds_of
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 STEADY = 0.999
-"""Damping for models that do not settle where messages may be lost: they keep sending first answers."""
+"""Damping for models that drift where messages may be lost, unless some was given.
+
+Such a model is most useful to its neighbours as it was when trained alone: refitted to refitted models, it
+loses detail. If all nodes hear each other in every round, its first answers arrive in the first round. If
+some are away, it has to keep sending them until they arrive.
+"""
 
 
 class SiteEngine(Engine):
@@ -65,8 +69,24 @@ class SiteEngine(Engine):
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
-        """Support any models that can minimise their node's objective."""
-        return unsupported_models(network, settings)
+        """Return which node's model cannot take its rows or minimise the pair of losses, or None."""
+        combine = as_combine(settings.combine)
+        if combine.compares and network.public.common is None:
+            return (
+                f"combine={combine.name!r} compares the neighbours' answers on the same rows, but every "
+                "node has its own public rows; pass one array as public"
+            )
+        nodes = network.nodes
+        for label, given in network.distinct_models.items():
+            try:
+                model = local_model(given, network.task, settings.update)
+                model.check(nodes[label].X)
+            except FedRelaxError as error:
+                return f"node {label!r}: {error}"
+            reason = _reason_in_model(model, settings, network.kind)
+            if reason is not None:
+                return f"node {label!r}: {reason}"
+        return None
 
     @classmethod
     def of(cls, network: Network, settings: Settings) -> Self:
@@ -91,8 +111,10 @@ class SiteEngine(Engine):
             )
             for node, seed in zip(network, seeds, strict=True)
         ]
-        for site in sites if interrupted else ():
-            site.coupling = steadied(coupling, site.model)
+        if interrupted and not (coupling.damping or coupling.continued):
+            for site in sites:
+                if site.model.drifts:
+                    site.coupling = replace(coupling, damping=STEADY)
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
         exchange = layered(LocalExchange(), layers, network, settings)
         engine = cls(sites, graph.adjacency, exchange, workers)
@@ -299,40 +321,6 @@ class SiteEngine(Engine):
         """Return the models, refitted as they were in the round before."""
         together = self.coupling.order == "simultaneous" or round == 0
         return made_again(self.sites, values, round, self._fitted, together)
-
-
-def steadied(coupling: Coupling, model: LocalModel) -> Coupling:
-    """Return a node's coupling for exchanges in which messages may be lost or late.
-
-    A model that drifts is most useful to its neighbours as it was when trained alone: refitted
-    to refitted models, it loses detail. If all nodes hear each other in every round, its first answers
-    arrive in the first round. If some are away, it has to keep sending them until they arrive. Damping
-    that was given is kept.
-    """
-    if coupling.damping or coupling.continued or not model.drifts:
-        return coupling
-    return replace(coupling, damping=STEADY)
-
-
-def unsupported_models(network: Network, settings: Settings) -> str | None:
-    """Return which node's model cannot take its rows or minimise the pair of losses, or None."""
-    combine = as_combine(settings.combine)
-    if combine.compares and network.public.common is None:
-        return (
-            f"combine={combine.name!r} compares the neighbours' answers on the same rows, but every node "
-            "has its own public rows; pass one array as public"
-        )
-    nodes = network.nodes
-    for label, given in network.distinct_models.items():
-        try:
-            model = local_model(given, network.task, settings.update)
-            model.check(nodes[label].X)
-        except FedRelaxError as error:
-            return f"node {label!r}: {error}"
-        reason = _reason_in_model(model, settings, network.kind)
-        if reason is not None:
-            return f"node {label!r}: {reason}"
-    return None
 
 
 def _reason_in_model(model: LocalModel, settings: Settings, kind: str) -> str | None:
