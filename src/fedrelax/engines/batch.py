@@ -124,7 +124,7 @@ class BatchEngine(Engine):
         """Return the measures of the current models."""
         edges = self.edges
         parts = edges.data * self.discrepancies(edges)
-        gtv = np.bincount(edges.tocoo().row, parts, len(self.labels)).astype(np.float64)
+        gtv = np.bincount(edges.tocoo(copy=False).row, parts, len(self.labels)).astype(np.float64)
         return NodeMeasures(
             local_loss=self._mean_losses(self.own),
             gtv=gtv,
@@ -232,7 +232,7 @@ def discrepancies(
     edges: SparseMatrix, own: FloatArray, sent: FloatArray, loss: Loss, level: float, classes: bool
 ) -> FloatArray:
     """Return d(i, j) for every stored entry, from all nodes' answers (nodes, rows, outputs)."""
-    learners, values = edges.tocoo().row, np.empty(edges.nnz)
+    learners, values = edges.tocoo(copy=False).row, np.empty(edges.nnz)
     most = max(1, AT_ONCE // max(own[0].size, 1))
     for low in range(0, len(values), most):
         part = slice(low, low + most)

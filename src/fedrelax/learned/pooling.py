@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedrelax.engines.sites.refits import Inputs, refit
+from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.graph.matrices import from_pairs
 from fedrelax.losses import usual_loss
 from fedrelax.models import Rows, adapt
 from fedrelax.network import Network
+from fedrelax.runtime.site import Inputs
 from fedrelax.splits import deal
 from fedrelax.threads import one_thread
 from fedrelax.typing import FloatArray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedrelax.combining import Mean
-from fedrelax.engines.sites.refits import Inputs, refit
+from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.living.least_squares import LeastSquares
@@ -23,7 +23,7 @@ from fedrelax.network import Network, Node
 from fedrelax.network.rows import Lookup
 from fedrelax.public import PublicRows, Smoother
 from fedrelax.runtime import Coupling, Distillation, Site
-from fedrelax.runtime.site import seeds_of
+from fedrelax.runtime.site import Inputs, seeds_of
 from fedrelax.solvers import FedRelax, Result, Solver
 from fedrelax.typing import AnyArray, FloatArray, Label
 

@@ -21,6 +21,10 @@ from fedrelax.runtime.history import SiteMeasure
 from fedrelax.runtime.settings import Coupling, Distillation
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
+AnswerKey = str | tuple[str, Label]
+Inputs = dict[AnswerKey, AnyArray]
+Answers = dict[AnswerKey, FloatArray]
+"""Rows on which a node needs its model's answers, and these."""
 Smoothers = dict[Label | None, Smoother]
 """What carries answers over to other rows, by the owner of the public rows; None for the common ones."""
 
@@ -37,7 +41,7 @@ class Site:
     """Whom the node hears; a weight of 0 is heard and not heeded."""
     coupling: Coupling
     seed: int
-    answers: dict[str | tuple[str, Label], FloatArray] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
     received: dict[tuple[Label, Label], FloatArray] = field(default_factory=dict)
     shared: dict[Label, FloatArray] = field(default_factory=dict)
     change: float = np.inf
@@ -59,9 +63,9 @@ class Site:
 
     # What the model is asked
 
-    def inputs(self, coming: int = 0) -> dict[str | tuple[str, Label], AnyArray]:
+    def inputs(self, coming: int = 0) -> Inputs:
         """Return all rows on which the node needs its own model's answers before round ``coming``."""
-        asked: dict[str | tuple[str, Label], AnyArray] = {"own": self.node.X}
+        asked: Inputs = {"own": self.node.X}
         if self.node.validation is not None:
             asked["validation"] = self.node.validation[0]
         owners: Iterable[Label] = (self.label, *self.neighbours)
@@ -76,7 +80,7 @@ class Site:
     def adopt(
         self,
         model: LocalModel,
-        answers: dict[str | tuple[str, Label], FloatArray],
+        answers: Answers,
         terms: Sequence[Rows] = (),
     ) -> None:
         """Take a newly fitted model, its answers on ``inputs()``, and what it was fitted to."""

@@ -92,7 +92,7 @@ class Ranked:
         self.n = edges.shape[0]
         self.starts: IntArray = np.asarray(edges.indptr, dtype=np.int64)
         self.degree: IntArray = np.diff(self.starts)
-        self.row: IntArray = edges.tocoo().row
+        self.row: IntArray = edges.tocoo(copy=False).row
         self.order: IntArray = np.lexsort((values, self.row))
         self.sorted: FloatArray = values[self.order]
         self.rank: IntArray = np.arange(len(values)) - np.repeat(self.starts[:-1], self.degree)

@@ -114,7 +114,7 @@ def _with_friends(edges: SparseMatrix, kept: SparseMatrix, share: float) -> Spar
         return edges
     friends = kept.copy()
     friends.data = np.ones_like(friends.data)
-    row = edges.tocoo().row
+    row = edges.tocoo(copy=False).row
     degree = np.diff(kept.indptr)
     fewer = np.minimum(degree[row], degree[edges.indices])
     common = np.asarray((friends @ friends)[row, edges.indices]).ravel()

@@ -147,7 +147,7 @@ class ArrayEngine(BatchEngine):
         mine, theirs = self.models, self.sent
         if common:
             mine, theirs = self._levelled @ mine, self._levelled @ theirs
-        learners, values = edges.tocoo().row, np.empty(edges.nnz)
+        learners, values = edges.tocoo(copy=False).row, np.empty(edges.nnz)
         few = max(1, BUFFER_NUMBERS // (mine[0].size if common else self.problem.public[0].size))
         for lo in range(0, len(values), few):
             part = slice(lo, lo + few)

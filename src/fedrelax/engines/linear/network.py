@@ -270,20 +270,14 @@ def _reason_in_model(model: Model) -> str | None:
     reason = None
     if type(model) not in (LinearRegression, Ridge, LinearModel):
         return f"{type(model).__name__} is not LinearRegression, Ridge or LinearModel"
+    penalty = {Ridge: "alpha", LinearModel: "ridge"}.get(type(model))
+    value, loss = getattr(model, penalty or "", 0.0), getattr(model, "loss", "squared")
     if getattr(model, "positive", False):
         reason = "positive=True"
-    elif isinstance(model, Ridge):
-        reason = _penalty("alpha", model.alpha)
-        if model.solver not in EXACT_SOLVERS:
-            reason = f"solver={model.solver!r}, which stops at its own tolerance"
-    elif isinstance(model, LinearModel):
-        reason = _penalty("ridge", model.ridge)
-        if not (model.loss == "squared" or isinstance(model.loss, Squared)):
-            reason = f"loss={model.loss!r}"
+    elif isinstance(model, Ridge) and model.solver not in EXACT_SOLVERS:
+        reason = f"solver={model.solver!r}, which stops at its own tolerance"
+    elif not (loss == "squared" or isinstance(loss, Squared)):
+        reason = f"loss={loss!r}"
+    elif not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+        reason = f"{penalty}={value!r}, not one number of at least 0"
     return None if reason is None else f"{type(model).__name__} has {reason}"
-
-
-def _penalty(name: str, value: object) -> str | None:
-    if isinstance(value, Real) and 0 <= float(value) < math.inf:
-        return None
-    return f"{name}={value!r}, not one number of at least 0"

@@ -20,7 +20,7 @@ from fedrelax.engines.sites.keeping import (
     take_words,
     unsupported_states,
 )
-from fedrelax.engines.sites.refits import Answers, Refit, refit_all
+from fedrelax.engines.sites.refits import Refit, refit_all
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, named
 from fedrelax.losses import requirement
 from fedrelax.models import LocalModel, Rows, adapt
@@ -35,7 +35,7 @@ from fedrelax.runtime import (
     Workers,
 )
 from fedrelax.runtime.exchange import layered, parts_of, unsupported_checkpoint
-from fedrelax.runtime.site import Smoothers, seeds_of
+from fedrelax.runtime.site import Answers, Smoothers, seeds_of
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 
 STEADY = 0.999

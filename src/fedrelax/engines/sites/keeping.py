@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.base import of_shape
-from fedrelax.engines.sites.refits import Answers
 from fedrelax.errors import FedRelaxError
 from fedrelax.models import LocalModel, Rows
 from fedrelax.runtime import Site
+from fedrelax.runtime.site import Answers
 from fedrelax.typing import AnyArray, FloatArray, Label
 
 Kept = tuple[LocalModel, Answers, Sequence[Rows]]

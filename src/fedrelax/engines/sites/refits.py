@@ -10,12 +10,9 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning, NodeFitError, in_one_line
 from fedrelax.models import BatchedModel, LocalModel, Rows
+from fedrelax.runtime.site import Answers, Inputs
 from fedrelax.runtime.workers import Run
-from fedrelax.typing import AnyArray, FloatArray, Label, Model
-
-AnswerKey = str | tuple[str, Label]
-Inputs = dict[AnswerKey, AnyArray]
-Answers = dict[AnswerKey, FloatArray]
+from fedrelax.typing import Label, Model
 
 
 class Refit(NamedTuple):
