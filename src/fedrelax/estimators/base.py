@@ -170,10 +170,9 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         """Train according to the plan and keep the result."""
         self.plan_, self.public_rows_ = plan, len(network.public.of(network.labels[0]))
         result = plan.solve(network, tuple(self.callbacks))
-        chosen = given(self.alpha, self.wirings, self.level)
-        if plan.choice is not None:
-            chosen = plan.choice.chosen
-        self._adopt(result, self._graph_for(list(rows)), plan.choice, chosen)
+        choice, asked = plan.choice, given(self.alpha, self.wirings, self.level)
+        chosen = asked if choice is None else choice.chosen
+        self._adopt(result, self._graph_for(list(rows)), choice, chosen)
         self._origin = Origin.of(plan.solver, network, self.level_, seed)
         return self
 

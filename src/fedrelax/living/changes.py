@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -105,16 +105,9 @@ def plug_in(
         wave.spread(label)
         if network.least_squares.serves(label):
             wave.add(label)
-        change = Change(
-            "join",
-            (label,),
-            neighbours=near,
-            rows=len(target),
-            error=error,
-            errors={label: error},
-        )
         network.given[label] = dict(near)
-        return _finished(network, change, wave, start)
+        found: dict[str, Any] = {"neighbours": near, "rows": len(target), "errors": {label: error}}
+        return _finished(network, wave, start, what="join", nodes=(label,), error=error, **found)
 
 
 def unplug(network: LivingNetwork, label: Label, tol: float | None = None) -> Change:
@@ -132,7 +125,7 @@ def unplug(network: LivingNetwork, label: Label, tol: float | None = None) -> Ch
         network.forget(label)
         for other in near:
             wave.add(other)
-        return _finished(network, Change("leave", (label,)), wave, start)
+        return _finished(network, wave, start, what="leave", nodes=(label,))
 
 
 def update(
@@ -175,34 +168,28 @@ def update(
             wave.fitted(label)
         for label in new:
             wave.spread(label)
-        notes: tuple[str, ...] = ()
-        if without:
-            notes = (
-                f"the old rows of {len(without)} of these nodes are not available; their earlier "
-                "answers stand in for them",
-            )
-        change = Change(
-            "update",
-            tuple(new),
-            rows=count,
-            error=total / count,
-            errors=errors,
-            notes=notes,
+        note = (
+            f"the old rows of {len(without)} of these nodes are not available; their earlier answers "
+            "stand in for them"
         )
-        return _finished(network, change, wave, start)
+        found = {"rows": count, "error": total / count, "errors": errors}
+        notes = (note,) if without else ()
+        return _finished(network, wave, start, notes, what="update", nodes=tuple(new), **found)
 
 
-def _finished(network: LivingNetwork, change: Change, wave: Ripple, start: float) -> Change:
+def _finished(
+    network: LivingNetwork, wave: Ripple, start: float, notes: tuple[str, ...] = (), **found: Any
+) -> Change:
     """Let others follow, and add the change to the story, with what followed and the time it took."""
     wave.run()
-    done = replace(
-        change,
+    done = Change(
         refitted=tuple(wave.refits),
         refits=sum(wave.refits.values()),
         waiting=tuple(wave.waiting),
         movement=wave.movement,
-        notes=wave.notes + change.notes,
+        notes=wave.notes + notes,
         seconds=time.perf_counter() - start,
+        **found,
     )
     network.story.append(done)
     return done

@@ -111,22 +111,19 @@ class Network:
             raise FedRelaxError(
                 f"node {label!r}: the network has a common public set; leave out public="
             )
-        if self.preparation is not None:
-            X, has = coded_rows(self.preparation, X, columns, f"node {label!r}")
-            model = seen_by(self.preparation, model, has)
-            if validation is not None:
-                what = f"node {label!r}: validation"
-                held, _ = coded_rows(self.preparation, validation[0], columns, what)
-                validation = held, validation[1]
-        elif columns is not None:
+        if self.preparation is None and columns is not None:
             raise FedRelaxError(
                 f"node {label!r}: columns= is given, but the network has no named columns; give the public "
                 "rows as a DataFrame: Network(graph, public=frame)"
             )
-        own = self._own_rows(label, X, y, "")
-        out = None if validation is None else self._own_rows(label, *validation, "validation ")
+        rows, target, has = self._own_rows(label, X, y, columns)
+        held = None
+        if validation is not None:
+            held = self._own_rows(label, *validation, columns, "validation ")[:2]
+        if self.preparation is not None:
+            model = seen_by(self.preparation, model, has)
         shared = None if public is None else public_rows_of(public, f"node {label!r}")
-        self._nodes[label] = Node(label, *own, model, shared, out)
+        self._nodes[label] = Node(label, rows, target, model, shared, held)
         for name in ("labels", "own_rows", "validation_rows", "task", "graph"):
             self.__dict__.pop(name, None)
         return self
@@ -137,9 +134,13 @@ class Network:
         return self.preparation is not None and not self.preparation.encoded
 
     def _own_rows(
-        self, label: Label, X: object, y: object, which: str
-    ) -> tuple[AnyArray, AnyArray]:
-        """Return checked arrays of one node's rows."""
+        self, label: Label, X: object, y: object, columns: Sequence[str] | None, which: str = ""
+    ) -> tuple[AnyArray, AnyArray, tuple[int, ...]]:
+        """Return checked arrays of one node's rows, and which of the network's columns they have."""
+        has: tuple[int, ...] = ()
+        if self.preparation is not None:
+            what = f"node {label!r}: validation" if which else f"node {label!r}"
+            X, has = coded_rows(self.preparation, X, columns, what)
         rows = numbers_of(X, f"node {label!r}: {which}X", self.has_gaps)
         if rows.ndim < 2:
             raise FedRelaxError(
@@ -161,7 +162,7 @@ class Network:
             raise FedRelaxError(
                 f"node {label!r}: y has shape {target.shape}; give one label per row"
             )
-        return rows, target
+        return rows, target, has
 
     @classmethod
     def from_rows(

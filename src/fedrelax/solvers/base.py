@@ -146,15 +146,11 @@ class Result:
     def with_alone(self, labels: Iterable[Label]) -> Result:
         """Return this result with the models of round 0 at these nodes."""
         first = {label: self.alone[label] for label in labels}
-        if not first:
-            return self
-        return replace(self, local_models={**self.local_models, **first}, stayed=tuple(first))
+        return replace(self.with_models(first), stayed=tuple(first)) if first else self
 
     def with_models(self, models: Mapping[Label, LocalModel]) -> Result:
         """Return this result with other models at some nodes."""
-        if not models:
-            return self
-        return replace(self, local_models={**self.local_models, **models})
+        return replace(self, local_models={**self.local_models, **models}) if models else self
 
     @property
     def clusters(self) -> list[list[Label]]:
@@ -180,9 +176,8 @@ class Result:
         import pandas as pd
 
         known, nan = self.discrepancies, float("nan")
-        given = {
-            (u, v): weight for u, v, weight in (self.graph if graph is None else graph).edges()
-        }
+        whole = self.graph if graph is None else graph
+        given = {(u, v): weight for u, v, weight in whole.edges()}
         used = dict(given)
         if self.kept is not None:
             used |= {edge: 0.0 for edge in given if edge in known}
@@ -227,8 +222,7 @@ class Solver(ABC):
             identity = identity_of(network, self)
         with engine.working():
             outcome = Loop(engine, self.stopping(engine), callbacks, self.wiring, identity).run()
-        graph = network.graph
-        kept = None
+        graph, kept = network.graph, None
         if self.wiring is not None:
             kept = Graph(engine.edges, graph.labels, graph.positions, graph.geographic)
         return Result(

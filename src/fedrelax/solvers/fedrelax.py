@@ -51,13 +51,11 @@ class FedRelax(Settings, Solver):
         """Return the most rounds: as given, or as many as suit the models."""
         if self.rounds is not None:
             return self.rounds
-        kind = engine_for(self.engine, network, self)
-        models = network.distinct_models.values()
-        if self.update != "difference" or all(
-            adapt(model, network.task).settles for model in models
-        ):
-            return kind.usual_rounds
-        return kind.few_rounds
+        kind, few = engine_for(self.engine, network, self), False
+        if self.update == "difference":
+            models = network.distinct_models.values()
+            few = not all(adapt(model, network.task).settles for model in models)
+        return kind.few_rounds if few else kind.usual_rounds
 
 
 @dataclass(frozen=True)

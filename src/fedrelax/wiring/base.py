@@ -70,14 +70,13 @@ class Wiring(ABC):
 
     def due(self, round: int) -> int | None:
         """Return the number of the stage that begins after this round, or None."""
-        assert self.every is not None
-        stage = round // self.every - 1
-        return stage if round % self.every == 0 and 0 <= stage < self.stages else None
+        every = self.every or USUAL
+        stage = round // every - 1
+        return stage if round % every == 0 and 0 <= stage < self.stages else None
 
     def settled(self, round: int) -> bool:
         """Tell whether this round is on the final graph."""
-        assert self.every is not None
-        return round > self.stages * self.every
+        return round > self.stages * (self.every or USUAL)
 
     def check(self) -> None:
         """Refuse settings that make no sense."""
