@@ -332,7 +332,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if update == "difference" or (update == "auto" and update_for(self.alpha) == "difference"):
             task = Task(self._kind, 2, np.arange(2) if self._kind == "classification" else None)
             adapted = []
-            for label, model in distinct(models).items():
+            for label, model in distinct(models, models.values()).items():
                 try:
                     adapted.append(adapt(model, task))
                 except FedRelaxError as error:

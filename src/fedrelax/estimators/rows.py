@@ -241,7 +241,9 @@ class TableRows:
             self.preparation_ = None
             return coded
         models = {} if self._own_models else self.models_for(list(rows))
-        numbers = all(form_of(model) == ENCODED for model in distinct(models).values())
+        numbers = all(
+            form_of(model) == ENCODED for model in distinct(models, models.values()).values()
+        )
         ready = Preparation.of(self._schema, coded, rows, measure=self.schema is None)
         if not ready.is_plain and (not numbers or (ready.lacks and not self._own_models)):
             ready = Preparation(ready.schema, False, ready.lacks)

@@ -32,6 +32,9 @@ from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label, Model
 from fedrelax.validation import check_choice
 
+CACHED = ("labels", "models", "distinct_models", "own_rows", "validation_rows", "task", "graph")
+"""What is computed once, until another node is added."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -124,7 +127,7 @@ class Network:
             model = seen_by(self.preparation, model, has)
         shared = None if public is None else public_rows_of(public, f"node {label!r}")
         self._nodes[label] = Node(label, rows, target, model, shared, held)
-        for name in ("labels", "own_rows", "validation_rows", "task", "graph"):
+        for name in CACHED:
             self.__dict__.pop(name, None)
         return self
 
@@ -199,7 +202,7 @@ class Network:
         """The labels of the nodes, in order."""
         return tuple(self._nodes)
 
-    @property
+    @cached_property
     def models(self) -> list[Model]:
         """The unfitted models of the nodes, in order."""
         return [node.model for node in self]
@@ -224,6 +227,8 @@ class Network:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
         other = copy.copy(self)
         other.memory = None
+        for name in ("models", "distinct_models"):
+            other.__dict__.pop(name, None)
         by_node = models if isinstance(models, Mapping) else dict.fromkeys(self._nodes, models)
         other._nodes = {
             label: replace(node, model=seen_like(self.preparation, by_node[label], node.model))
@@ -237,10 +242,10 @@ class Network:
         other._public, other.memory = public, None
         return other
 
-    @property
+    @cached_property
     def distinct_models(self) -> dict[Label, Model]:
         """The distinct model objects, each under the first node that has it."""
-        return distinct(dict(zip(self.labels, self.models, strict=True)))
+        return distinct(self.labels, self.models)
 
     @cached_property
     def graph(self) -> Graph:

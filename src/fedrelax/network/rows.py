@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -75,12 +75,17 @@ class Lookup(Mapping[Label, T]):
         return f"<one for each of {len(self):,} nodes>" if len(self) > MANY else repr(dict(self))
 
 
-def distinct(models: Mapping[Label, Model]) -> dict[Label, Model]:
+def distinct(labels: Iterable[Label], models: Collection[Model]) -> dict[Label, Model]:
     """Return the distinct model objects, each under the first node that has it."""
-    first: dict[int, tuple[Label, Model]] = {}
-    for label, model in models.items():
-        first.setdefault(id(model), (label, model))
-    return dict(first.values())
+    left = set(map(id, models))
+    found: dict[Label, Model] = {}
+    for label, model in zip(labels, models, strict=True):
+        if not left:
+            break
+        if id(model) in left:
+            left.remove(id(model))
+            found[label] = model
+    return found
 
 
 def width_of(X: AnyArray) -> str:
