@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -13,8 +12,8 @@ from scipy import sparse
 from fedrelax.engines.batch import discrepancies
 from fedrelax.graph import Graph
 from fedrelax.living.network import LivingNetwork, Near
-from fedrelax.runtime import History, Record
-from fedrelax.runtime.history import TOTALS
+from fedrelax.runtime import History
+from fedrelax.runtime.history import TOTALS, columns_of, records_of
 from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.typing import FloatArray, Label
 
@@ -84,17 +83,11 @@ def with_edges(
 
 def history_of(history: History, labels: tuple[Label, ...]) -> History:
     """Return the rounds of training for the current nodes; a newcomer was in none of them (NaN)."""
-    if history.labels == labels:
-        return history
+    if history.labels == labels or not len(history):
+        return replace(history, labels=labels)
     place = {label: k for k, label in enumerate(history.labels)}
     at = np.array([place.get(label, -1) for label in labels])
-
-    per_node = [field.name for field in fields(Record) if field.name not in TOTALS]
-    records = []
-    for record in history.records:
-        values = {name: np.asarray(getattr(record, name), dtype=float) for name in per_node}
-        now: dict[str, Any] = {
-            name: np.where(at >= 0, value[at], np.nan) for name, value in values.items()
-        }
-        records.append(replace(record, **now))
-    return History(labels, records)
+    columns = columns_of(history)
+    for name in columns.keys() - {*TOTALS}:
+        columns[name] = np.where(at >= 0, np.asarray(columns[name], dtype=float)[:, at], np.nan)
+    return History(labels, records_of(columns, len(labels)))
