@@ -142,7 +142,7 @@ class Oracle(Grouped):
         step = RMSprop(w, self.rate)
         while True:
             yield w[member]
-            step(w, group_means(F.gradient(w[member]), member, F.counts, len(w)))
+            w = w - step(group_means(F.gradient(w[member]), member, F.counts, len(w)))
 
 
 def _seen_rows(rows: Rows, model: Model, network: Network) -> Rows:

@@ -26,10 +26,10 @@ class RMSprop:
         self.rate, self.smoothing, self.epsilon = rate, smoothing, epsilon
         self.memory = np.zeros_like(like)
 
-    def __call__(self, W: AnyArray, gradient: AnyArray) -> None:
-        """Move the models by one step, in place."""
+    def __call__(self, gradient: AnyArray) -> FloatArray:
+        """Return what is to be subtracted from the models."""
         self.memory = self.smoothing * self.memory + (1 - self.smoothing) * gradient**2
-        W -= self.rate * gradient / (np.sqrt(self.memory) + self.epsilon)
+        return np.asarray(self.rate * gradient / (np.sqrt(self.memory) + self.epsilon))
 
 
 class GradientRounds:
@@ -57,8 +57,11 @@ class GradientRounds:
         system: System = "paper",
     ) -> None:
         self.rate, self.silent = rate, first_exchange == "zeros"
-        self.W = problem.start(initial)
-        self.rmsprop = RMSprop(self.W, rate, smoothing, epsilon) if rule == "rmsprop" else None
+        self.models = problem.start(initial)
+        """All models (n, d, q); replaced, never modified in place."""
+        self.rmsprop: RMSprop | None = None
+        if rule == "rmsprop":
+            self.rmsprop = RMSprop(self.models, rate, smoothing, epsilon)
         self._join(NeighbourTerms(problem, alpha, system))
 
     def _join(self, coupling: NeighbourTerms) -> None:
@@ -73,22 +76,15 @@ class GradientRounds:
         """Return the gradient at the current models."""
         right = self.coupling.problem.moment
         if not self.silent:
-            right = right + self.coupling(self.W)
-        return np.asarray(2.0 * (self._matrices @ self.W - right))
+            right = right + self.coupling(self.models)
+        return np.asarray(2.0 * (self._matrices @ self.models - right))
 
     def step(self) -> None:
         """Run one round."""
         gradient = self.gradient()
         self.silent = False
-        if self.rmsprop is not None:
-            self.rmsprop(self.W, gradient)
-        else:
-            self.W -= self.rate * gradient
-
-    @property
-    def models(self) -> FloatArray:
-        """All models (n, d, q)."""
-        return self.W.copy()
+        step = self.rate * gradient if self.rmsprop is None else self.rmsprop(gradient)
+        self.models = self.models - step
 
 
 class GradientEngine(ArrayEngine):
@@ -146,7 +142,7 @@ class GradientEngine(ArrayEngine):
         """Restore the models and the step rule's memory."""
         super().resume(state, round)
         rounds = self._rounds
-        rounds.W, rounds.silent = self.models.copy(), rounds.silent and round == 0
+        rounds.models, rounds.silent = self.models, rounds.silent and round == 0
         if rounds.rmsprop is not None:
             rounds.rmsprop.memory = of_shape(state["memory"], self.models.shape, "memory")
 
