@@ -65,7 +65,7 @@ class Origin:
         alone: so there must be such a set, nothing around the exchange, and no discrepancy that depends
         on x.
         """
-        if network.public.common is None or solver.around(network):
+        if network.public.common is None or solver.layers:
             return None
         if isinstance(solver, FedRelax):
             coupling = solver.coupling(network.kind)

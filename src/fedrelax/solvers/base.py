@@ -21,7 +21,7 @@ from fedrelax.network import Network
 from fedrelax.network.rows import Lookup
 from fedrelax.runtime import Callback, History, Loop, Stopping
 from fedrelax.runtime.callbacks import keeper_in
-from fedrelax.runtime.exchange import Promise
+from fedrelax.runtime.exchange import Layer, Promise
 from fedrelax.typing import DataFrame, FloatArray, Label, Model
 from fedrelax.validation import check_callbacks
 from fedrelax.views import view
@@ -222,6 +222,8 @@ class Solver(ABC):
             identity = identity_of(network, self)
         with engine.working():
             outcome = Loop(engine, self.stopping(engine), callbacks, self.wiring, identity).run()
+        settings: Any = self
+        promises = [layer.promise(network, settings) for layer in self.layers]
         graph, kept = network.graph, None
         if self.wiring is not None:
             kept = Graph(engine.edges, graph.labels, graph.positions, graph.geographic)
@@ -237,16 +239,13 @@ class Solver(ABC):
             reason=outcome.reason,
             losses=(losses[0].name, losses[1].name),
             engine=engine.name,
-            around=self.around(network),
-            promises=self.promises(network),
+            around=tuple(layer.describe(network, settings) for layer in self.layers),
+            promises=tuple(promise for promise in promises if promise is not None),
         )
 
-    def around(self, network: Network) -> tuple[str, ...]:
-        """Return what stands around the exchange, a sentence each."""
-        return ()
-
-    def promises(self, network: Network) -> tuple[Promise, ...]:
-        """Return the privacy that is promised to every node."""
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """What stands around the exchange."""
         return ()
 
     def stopping(self, engine: Engine) -> Stopping:

@@ -10,7 +10,6 @@ from fedrelax.losses import Loss, Squared
 from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.runtime import RoundSettings, Settings
-from fedrelax.runtime.exchange import Promise
 from fedrelax.solvers.base import Solver
 from fedrelax.validation import check_choice, check_number
 
@@ -33,15 +32,6 @@ class FedRelax(Settings, Solver):
     def prepare(self, network: Network) -> Engine:
         """Return the engine of the given name, or the first that serves this network."""
         return prepare(self.engine, network, self)
-
-    def around(self, network: Network) -> tuple[str, ...]:
-        """Return what stands around the exchange, a sentence each."""
-        return tuple(layer.describe(network, self) for layer in self.layers)
-
-    def promises(self, network: Network) -> tuple[Promise, ...]:
-        """Return the privacy that the layers promise to every node."""
-        found = (layer.promise(network, self) for layer in self.layers)
-        return tuple(promise for promise in found if promise is not None)
 
     def settles(self, network: Network) -> bool:
         """Tell whether rounds are cheap and lead to one point, wherever they start."""
