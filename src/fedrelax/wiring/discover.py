@@ -63,17 +63,12 @@ class Discover(Wiring):
             low = points @ rng.standard_normal((points.shape[1], DIRECTIONS))
         near: IntArray = cKDTree(low).query(low, k=k + 1)[1]
         strangers = rng.integers(n, size=(n, max(1, k // 10)))
-        ends = np.hstack([near, strangers])
-        rows = np.repeat(np.arange(n), ends.shape[1])
-        return symmetric(rows, ends.ravel(), n)
-
-
-def symmetric(rows: IntArray, columns: IntArray, n: int) -> SparseMatrix:
-    """Return the symmetric 0/1 matrix of these pairs, without self-loops."""
-    other = rows != columns
-    rows, columns = rows[other], columns[other]
-    matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
-    both = sparse.csr_array(matrix + matrix.T)
-    both.data[:] = 1.0
-    both.sort_indices()
-    return both
+        others = np.hstack([near, strangers])
+        rows, columns = np.repeat(np.arange(n), others.shape[1]), others.ravel()
+        other = rows != columns
+        ends = rows[other], columns[other]
+        matrix = sparse.csr_array((np.ones(len(ends[0])), ends), shape=(n, n))
+        both = sparse.csr_array(matrix + matrix.T)
+        both.data[:] = 1.0
+        both.sort_indices()
+        return both
