@@ -103,7 +103,7 @@ class RoundSettings:
                 f"wiring={self.wiring.name!r} may join any two nodes, so it needs one common set "
                 "of public rows, and here every node has its own; pass one array as public"
             )
-        if self.patience is not None and not any(node.validation for node in network):
+        if self.patience is not None and network.validation_rows is None:
             raise FedRelaxError(
                 f"patience={self.patience} needs validation rows, and no node has any"
             )
