@@ -55,7 +55,7 @@ def nets(data, alpha, start, first_exchange):
         for node in network
     ]
     workers = Workers(1, threads=False)
-    engine = SiteEngine(sites, LocalExchange(), workers)
+    engine = SiteEngine(sites, data.graph.adjacency, LocalExchange(), workers)
     with engine.working():
         engine.start()
         round = 0

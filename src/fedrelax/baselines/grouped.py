@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from fedrelax.baselines.base import Baseline, Run
 from fedrelax.baselines.objectives import LocalObjectives, group_means
-from fedrelax.engines.linear.checks import unsupported_shape
 from fedrelax.engines.linear.gradient import RMSprop
+from fedrelax.engines.linear.network import unsupported_shape
 from fedrelax.errors import FedRelaxError, named
 from fedrelax.losses import usual_loss
 from fedrelax.models import LinearModel, LocalModel, Rows, SoftmaxModel, adapt
@@ -192,7 +192,7 @@ class Oracle(Grouped):
         step = RMSprop(w, self.rate)
         while True:
             yield w[member]
-            step(w, group_means(F.gradient(w[member]), member, F.counts, len(w)))
+            w = w - step(group_means(F.gradient(w[member]), member, F.counts, len(w)))
 
 
 def _seen_rows(rows: Rows, model: Model, network: Network) -> Rows:

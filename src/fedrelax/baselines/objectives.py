@@ -14,10 +14,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows, unsupported_shape
-from fedrelax.engines.linear.network import Coordinates, LinearNetwork
+from fedrelax.engines.linear.network import (
+    Coordinates,
+    LinearNetwork,
+    unsupported_models,
+    unsupported_rows,
+    unsupported_shape,
+)
 from fedrelax.linear.arrays import centre_and_spread, nonzero, softmax
-from fedrelax.linear.gram import Group, NodeRows
+from fedrelax.linear.problem import Group, NodeRows
 from fedrelax.losses import Log, Squared
 from fedrelax.models import LocalModel, SoftmaxModel
 from fedrelax.network import Network, StackedRows
@@ -148,7 +153,7 @@ def objectives_of(network: Network) -> LinearTask:
     if network.kind == "classification":
         plain = {id(m): _as_softmax(m, network) for m in network.distinct_models.values()}
         network = network.with_models({node.label: plain[id(node.model)] for node in network})
-    linear = LinearNetwork.of(network)
+    linear = LinearNetwork(network)
     intercept, ridge = linear.intercept, linear.ridge
     coordinates = Coordinates.standard(linear.own.X, intercept)
     penalty = np.zeros((len(linear.labels), linear.n_weights))
@@ -162,7 +167,7 @@ def objectives_of(network: Network) -> LinearTask:
         )
 
     own, held = objectives(linear.own, penalty), None
-    if linear.validation is not None:
+    if linear.validation.counts.any():
         held = objectives(linear.validation, np.zeros_like(penalty))
     return LinearTask(own, held, coordinates, linear)
 

@@ -8,32 +8,42 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedrelax.engines.answers import learners_of
+from fedrelax.combining import Mean, as_combine
 from fedrelax.engines.base import Engine, of_shape
 from fedrelax.engines.linear.network import LinearNetwork
-from fedrelax.linear.gram import Group
+from fedrelax.linear.problem import Group
 from fedrelax.losses import Loss
 from fedrelax.models import LocalModel
-from fedrelax.runtime import Coupling, NodeMeasures
+from fedrelax.network import Network
+from fedrelax.runtime import Coupling, NodeMeasures, Settings
+from fedrelax.runtime.site import distances
 from fedrelax.typing import AnyArray, FloatArray, Label, SparseMatrix
+
+AT_ONCE = 1 << 20
+"""Numbers compared at a time, so that they stay in cache."""
 
 
 class BatchEngine(Engine):
     """The round over the models of all nodes at once; a subclass says only how these are computed.
 
     ``models`` holds all models and is replaced, never modified in place; ``alone`` are those of round 0.
-    ``answers_of`` gives what models answer on public rows, an array with one entry per node, and
+    ``_answers_of`` gives what models answer on public rows, an array with one entry per node, and
     ``messages`` is what the nodes have sent of that: ``v <- (1 - damping) answer + damping v``.
+    What an engine supports is declared; what depends on models and rows, ``unsupported_network`` says.
     """
 
+    task: ClassVar[str]
     loss: ClassVar[Loss]
     """The only loss, on own rows and across edges."""
+    common: ClassVar[bool] = False
+    """Whether all nodes must have one common set of public rows."""
     needs: ClassVar[Mapping[str, Any]] = {
         "order": "simultaneous",
         "weighting": "mean",
         "first_exchange": "models",
         "distillation": None,
     }
+    """Settings that must have these values."""
     models: FloatArray
     alone: FloatArray
     own: list[Group]
@@ -41,23 +51,46 @@ class BatchEngine(Engine):
     held: list[Group]
     """Their validation rows."""
 
-    def __init__(self, network: LinearNetwork, coupling: Coupling) -> None:
-        self.network, self.labels, self.coupling = network, network.labels, coupling
-        held, n = network.validation, len(network.labels)
-        self.validation_rows = np.zeros(n) if held is None else held.counts
-        self.given = self.edges = network.edges
+    def __init__(self, network: Network, coupling: Coupling) -> None:
+        self.network, self.coupling = LinearNetwork(network), coupling
+        self.labels, self.given = self.network.labels, self.network.edges
+        self.edges = self.given
         self.messages: FloatArray | None = None
-        self._moved = np.full(n, np.inf)
+        self._moved = np.full(len(self.labels), np.inf)
         self._answered: FloatArray | None = None
+
+    @classmethod
+    def unsupported_reason(cls, network: Network, settings: Settings) -> str | None:
+        """Return why this engine does not support the network, naming the node, or None."""
+        if settings.layers:
+            return "it sends no messages for exchange= to act on"
+        if not isinstance(as_combine(settings.combine), Mean):
+            return (
+                f"it always takes the neighbours' mean, but combine={settings.combine!r} is given"
+            )
+        if settings.update == "difference":
+            return f"it fits one model at each node, and update={settings.update!r} fits two"
+        if cls.task != network.kind:
+            return f"the task is {network.kind}"
+        losses = settings.losses(network.kind)
+        for name, loss in zip(("loss", "discrepancy"), losses, strict=True):
+            if not isinstance(loss, type(cls.loss)):
+                return f"{name}={loss.name!r} is not {cls.loss.name}"
+        for name, value in cls.needs.items():
+            if getattr(settings, name) != value:
+                return f"it needs {name}={value!r}, not {getattr(settings, name)!r}"
+        if cls.common and network.public.common is None:
+            return "it needs one common set of public rows"
+        return super().unsupported_reason(network, settings)
 
     # What a subclass computes
 
     @abstractmethod
-    def predicted(self, rows: AnyArray, models: AnyArray) -> FloatArray:
+    def _predict(self, rows: AnyArray, models: AnyArray) -> FloatArray:
         """Return what models (..., d, q) predict on rows (..., m, d), standardised as models are."""
 
     @abstractmethod
-    def answers_of(self, models: FloatArray) -> FloatArray:
+    def _answers_of(self, models: FloatArray) -> FloatArray:
         """Return the answers of models on the public rows."""
 
     @abstractmethod
@@ -65,7 +98,7 @@ class BatchEngine(Engine):
         """Return the models of the next round."""
 
     @abstractmethod
-    def mean_squares(self, values: FloatArray) -> FloatArray:
+    def _mean_squares(self, values: FloatArray) -> FloatArray:
         """Return every node's mean square of messages, or of differences of messages."""
 
     @property
@@ -79,41 +112,34 @@ class BatchEngine(Engine):
 
     # The round
 
-    def start(self) -> None:
-        """Begin with the models made at construction."""
-
     def share(self, round: int) -> None:
         """Let every node send its answers on the public rows."""
         old, new, damping = self.messages, self.answers, self.coupling.damping
         if old is not None and damping:
             new = (1 - damping) * new + damping * old
-        self._moved = np.full(len(new), np.inf) if old is None else self.mean_squares(new - old)
+        self._moved = np.full(len(new), np.inf) if old is None else self._mean_squares(new - old)
         self.messages = new
 
     def measure(self) -> NodeMeasures:
         """Return the measures of the current models."""
-        gtv = self.variations()
+        edges = self.edges
+        parts = edges.data * self.discrepancies(edges)
+        gtv = np.bincount(edges.tocoo(copy=False).row, parts, len(self.labels)).astype(np.float64)
         return NodeMeasures(
             local_loss=self._mean_losses(self.own),
             gtv=gtv,
             pull=self.coupling.factor * gtv,
             validation_loss=self._mean_losses(self.held),
-            validation_rows=self.validation_rows,
+            validation_rows=self.network.validation.counts,
             change=self._moved,
-            size=self.mean_squares(self.sent),
+            size=self._mean_squares(self.sent),
         )
-
-    def variations(self) -> FloatArray:
-        """Return each node's part of GTV: ``sum_j A_ij d(i, j)``."""
-        edges = self.edges
-        values = edges.data * self.discrepancies(edges)
-        return np.bincount(learners_of(edges), values, len(self.labels)).astype(np.float64)
 
     def _mean_losses(self, groups: list[Group]) -> FloatArray:
         """Return every node's mean loss on its rows, NaN where it has none."""
         losses = np.full(len(self.models), np.nan)
         for group in groups:
-            predictions = self.predicted(group.rows, self.models[group.nodes])
+            predictions = self._predict(group.rows, self.models[group.nodes])
             losses[group.nodes] = group.mean_losses(self.loss, predictions)
         return losses
 
@@ -128,7 +154,7 @@ class BatchEngine(Engine):
                 part, m = slice(edges.indptr[i], edges.indptr[i + 1]), int(group.mask[k].sum())
                 others = self.sent_models[edges.indices[part]]
                 losses = self.loss.per_row(
-                    group.targets[k, :m], self.predicted(group.rows[k, :m], others)
+                    group.targets[k, :m], self._predict(group.rows[k, :m], others)
                 )
                 values[part] = losses.mean(axis=-1)
         return values
@@ -142,7 +168,7 @@ class BatchEngine(Engine):
     def answers(self) -> FloatArray:
         """The current models' answers on the public rows."""
         if self._answered is not self.models:
-            self._answered, self._answers = self.models, self.answers_of(self.models)
+            self._answered, self._answers = self.models, self._answers_of(self.models)
         return self._answers
 
     @property
@@ -154,9 +180,6 @@ class BatchEngine(Engine):
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph."""
         self.edges = edges
-
-    def settle(self, round: int) -> None:
-        """Do nothing: these models converge from any start."""
 
     # Snapshots, checkpoints and models
 
@@ -190,25 +213,29 @@ class BatchEngine(Engine):
         self._moved = of_shape(state["moved"], self._moved.shape, "changes", finite=False)
         self.at_rest = bool(state["at_rest"])
 
-    def packed_models(self, models: Any) -> Any:
-        """Return the models, one array."""
-        return models
-
     def models_from(self, values: Any, round: int) -> Any:
         """Return the models, one array."""
         return of_shape(values, self.models.shape, "models")
 
     @property
-    def weights(self) -> FloatArray:
-        """The current models (n, d, q) in the user's features, the intercept last."""
-        return self.weights_of(self.models)
-
-    @property
     def local_models(self) -> Mapping[Label, LocalModel]:
         """The current models, made on demand."""
-        return self.network.fitted(self.weights)
+        return self.network.fitted(self.weights_of(self.models))
 
     @property
     def alone_models(self) -> Mapping[Label, LocalModel]:
         """The models of round 0, made on demand."""
         return self.network.fitted(self.weights_of(self.alone))
+
+
+def discrepancies(
+    edges: SparseMatrix, own: FloatArray, sent: FloatArray, loss: Loss, level: float, classes: bool
+) -> FloatArray:
+    """Return d(i, j) for every stored entry, from all nodes' answers (nodes, rows, outputs)."""
+    learners, values = edges.tocoo(copy=False).row, np.empty(edges.nnz)
+    most = max(1, AT_ONCE // max(own[0].size, 1))
+    for low in range(0, len(values), most):
+        part = slice(low, low + most)
+        mine, theirs = own[learners[part]], sent[edges.indices[part]]
+        values[part] = distances(mine, theirs, loss, level, classes)
+    return values

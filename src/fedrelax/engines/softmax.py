@@ -9,16 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedrelax.engines.answers import discrepancies
-from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import unsupported_models, unsupported_shape
-from fedrelax.engines.linear.network import LinearNetwork
+from fedrelax.engines.batch import BatchEngine, discrepancies
+from fedrelax.engines.linear.network import unsupported_models, unsupported_shape
 from fedrelax.linear.arrays import nonzero, softmax, with_constant
-from fedrelax.linear.gram import NodeRows
 from fedrelax.linear.softmax import MOST_WEIGHTS, SoftmaxNodes, minimise_softmax, nodes_at_once
 from fedrelax.losses import Log
 from fedrelax.models import SoftmaxModel
-from fedrelax.network import Network, StackedRows
+from fedrelax.network import Network
 from fedrelax.runtime import Settings
 from fedrelax.runtime.site import levelled
 from fedrelax.typing import AnyArray, FloatArray, Model, SparseMatrix
@@ -32,11 +29,12 @@ class SoftmaxEngine(BatchEngine):
     """
 
     name, rank = "softmax", 2
-    task, losses, common, loss = "classification", (Log,), True, Log()
+    task, loss, common = "classification", Log(), True
     needs: ClassVar[Mapping[str, Any]] = {**BatchEngine.needs, "objective": "paper"}
 
     def __init__(self, given: Network, settings: Settings) -> None:
-        network = LinearNetwork.of(given)
+        super().__init__(given, settings.coupling(given.kind))
+        network = self.network
         d, K = network.n_weights, network.task.n_outputs
         self.models = self.alone = network.per_node(lambda model: model.last_weights((d, K)))
         self._public = with_constant(network.public, network.intercept)
@@ -44,11 +42,8 @@ class SoftmaxEngine(BatchEngine):
         self._ridge = np.zeros((len(network.labels), d))
         self._ridge[:, : network.public.shape[1]] = network.ridge
         most = nodes_at_once(d, K, int(self._counts.max()) + len(self._public))
-        self.own, self.held = (
-            [] if rows is None else list(rows_of(rows, network).groups(most))
-            for rows in (network.own, network.validation)
-        )
-        super().__init__(network, settings.coupling(network.task.kind))
+        self.own = list(network.node_rows(network.own).groups(most))
+        self.held = list(network.node_rows(network.validation).groups(most))
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
@@ -65,11 +60,6 @@ class SoftmaxEngine(BatchEngine):
             )
         return None
 
-    @classmethod
-    def of(cls, network: Network, settings: Settings) -> SoftmaxEngine:
-        """Stack the nodes' rows."""
-        return cls(network, settings)
-
     def start(self) -> None:
         """Train every node alone."""
         self.models = self.alone = self._fitted()
@@ -79,14 +69,10 @@ class SoftmaxEngine(BatchEngine):
         coupling, degree = self.coupling, np.asarray(self.edges.sum(axis=1), dtype=float)
         if coupling.alpha == 0:
             return self._fitted()
-        mean = self._near(self.sent) / nonzero(degree)[:, None, None]
+        sums = (self.edges @ self.sent.reshape(len(degree), -1)).reshape(self.sent.shape)
+        mean = sums / nonzero(degree)[:, None, None]
         weight = coupling.alpha * self._counts / len(self._public) * degree
         return self._fitted(levelled(mean, self.answers, coupling.level, classes=True), weight)
-
-    def _near(self, answers: FloatArray) -> FloatArray:
-        """Return ``sum_j A_ij v_j`` of answers v (n, rows, K)."""
-        flat = self.edges @ answers.reshape(len(answers), -1)
-        return np.asarray(flat).reshape(answers.shape)
 
     def _fitted(
         self, taught: FloatArray | None = None, strength: FloatArray | None = None
@@ -109,16 +95,13 @@ class SoftmaxEngine(BatchEngine):
             W[nodes] = minimise_softmax(data, self.models[nodes])
         return W
 
-    def predicted(self, rows: AnyArray, models: AnyArray) -> FloatArray:
-        """Return probabilities."""
+    def _predict(self, rows: AnyArray, models: AnyArray) -> FloatArray:
         return softmax(rows @ models)
 
-    def answers_of(self, models: FloatArray) -> FloatArray:
-        """Return probabilities on the public rows."""
-        return self.predicted(self._public, models)
+    def _answers_of(self, models: FloatArray) -> FloatArray:
+        return self._predict(self._public, models)
 
-    def mean_squares(self, values: FloatArray) -> FloatArray:
-        """Return every node's mean square of probabilities, or of their differences."""
+    def _mean_squares(self, values: FloatArray) -> FloatArray:
         return np.asarray(np.einsum("nrk,nrk->n", values, values) / values[0].size)
 
     def embedding(self) -> FloatArray:
@@ -128,11 +111,6 @@ class SoftmaxEngine(BatchEngine):
     def discrepancies(self, edges: SparseMatrix) -> FloatArray:
         """Return d(i, j) for every stored entry of a CSR matrix, in its order."""
         return discrepancies(edges, self.answers, self.sent, self.loss, self.coupling.level, True)
-
-
-def rows_of(rows: StackedRows, network: LinearNetwork) -> NodeRows:
-    """Return rows of all nodes, with a constant column if models have an intercept."""
-    return NodeRows(rows.X, rows.y, rows.offsets, intercept=network.intercept)
 
 
 def _reason_in_model(model: Model) -> str | None:

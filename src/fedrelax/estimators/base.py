@@ -19,10 +19,9 @@ from fedrelax.graph import Graph
 from fedrelax.living.network import Origin
 from fedrelax.models import Task, adapt
 from fedrelax.models.difference import suits
-from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import form_in
 from fedrelax.network import Network
-from fedrelax.network.rows import Lookup
+from fedrelax.network.rows import Lookup, distinct
 from fedrelax.public import (
     BOOSTING_ROWS,
     DRAWS,
@@ -33,7 +32,7 @@ from fedrelax.public import (
     filled,
     public_count,
 )
-from fedrelax.runtime import Callback, Keeper
+from fedrelax.runtime import Callback
 from fedrelax.runtime.callbacks import keeper_in
 from fedrelax.runtime.site import seeds_of
 from fedrelax.runtime.workers import check_backend, using_backend
@@ -134,7 +133,12 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         folds: list[Network] = []
         if search.needs_folds(network):
             folds = self.folds_of(network, X, y, train, seed, **apart)
-        keeper = self._keeper()
+        keeper = keeper_in(self.callbacks)
+        if keeper is not None and self.random_state is None:
+            raise FedRelaxError(
+                "random_state=None draws a new seed every time, so this run cannot be checkpointed; give a "
+                "number"
+            )
         with using_backend(self.backend, self.address):
             plan = search.plan(network, folds, settings, seed=seed, tell=self._tell, keeper=keeper)
             if plan.choice is not None and plan.choice.left_out:
@@ -166,10 +170,9 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         """Train according to the plan and keep the result."""
         self.plan_, self.public_rows_ = plan, len(network.public.of(network.labels[0]))
         result = plan.solve(network, tuple(self.callbacks))
-        chosen = given(self.alpha, self.wirings, self.level)
-        if plan.choice is not None:
-            chosen = plan.choice.chosen
-        self._adopt(result, self._graph_for(list(rows)), plan.choice, chosen)
+        choice, asked = plan.choice, given(self.alpha, self.wirings, self.level)
+        chosen = asked if choice is None else choice.chosen
+        self._adopt(result, self._graph_for(list(rows)), choice, chosen)
         self._origin = Origin.of(plan.solver, network, self.level_, seed)
         return self
 
@@ -201,48 +204,29 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         fixed = self.wirings in ("fixed", "auto") and self.rounds is None and self.level == "auto"
         return models and fixed and self.solver is None and self.alpha == "auto"
 
-    def _keeper(self) -> Keeper | None:
-        """Return the callback that writes checkpoints, if there is one; it needs a fixed seed."""
-        keeper = keeper_in(self.callbacks)
-        if keeper is not None and self.random_state is None:
-            raise FedRelaxError(
-                "random_state=None draws a new seed every time, so this run cannot be checkpointed; give a "
-                "number"
-            )
-        return keeper
-
     def _tell(self, done: int, total: int) -> bool | str | None:
-        told = [callback.choosing(done, total) for callback in self.callbacks]
-        return next((answer for answer in told if answer), None)
+        answers = [callback.choosing(done, total) for callback in self.callbacks]
+        return next((answer for answer in answers if answer), None)
 
     def search(self, apart: bool = False) -> Search:
         """Return what is to be chosen; ``apart``: folds hold out rows of several nodes together."""
+        levels = self.level == "auto" and self.alpha == "auto" and not self.quick
+        seconds: float | None = QUICK_SECONDS if self.quick else SECONDS
+        if self.minutes is not None:
+            seconds = 60.0 * self.minutes
+        elif keeper_in(self.callbacks) is not None:
+            seconds = None
         return Search(
             self.alpha,
             self.wirings,
-            self.levels,
+            LEVELS if levels else (),
             finds_all=self.finds_all,
             quick=self.quick,
             asked=self.wiring == "auto",
             apart=apart,
             alone=tuple(self.alone),
-            seconds=self._seconds,
+            seconds=seconds,
         )
-
-    @property
-    def _seconds(self) -> float | None:
-        """How long the search may take; with a checkpoint, as long as it takes, unless ``minutes`` says."""
-        if self.minutes is not None:
-            return 60.0 * self.minutes
-        if keeper_in(self.callbacks) is not None:
-            return None
-        return QUICK_SECONDS if self.quick else SECONDS
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """The values of ``level`` that are tried besides 1."""
-        asked = self.level == "auto" and self.alpha == "auto"
-        return LEVELS if asked and not self.quick else ()
 
     def settings(self, seed: int = 0) -> FedRelax:
         """Return the solver's settings; alpha and wiring are 0 and fixed if they are yet to be chosen.
@@ -267,16 +251,8 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if update == "auto" and not (is_named and plain and self.level == "auto"):
             update = "refit"
         fixed = given(self.alpha, self.wirings, self.level)
-        return replace(
-            solver,
-            alpha=fixed.alpha,
-            update=update,
-            wiring=fixed.wiring,
-            level=fixed.level,
-            rounds=self.rounds,
-            n_jobs=self.n_jobs,
-            random_state=seed,
-        )
+        own: dict[str, Any] = {"rounds": self.rounds, "n_jobs": self.n_jobs, "random_state": seed}
+        return replace(solver, update=update, **vars(fixed), **own)
 
     def network_of(
         self,
@@ -345,10 +321,7 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
                 drawn = filled(drawn, X, lacking, rng)
             return drawn
         if isinstance(public, Mapping):
-            missing = [label for label in models if label not in public]
-            if missing:
-                raise FedRelaxError(f"public has no rows for {named('node', missing)}")
-            return {label: self._public_rows_of(public[label]) for label in models}
+            return {j: self._public_rows_of(public[j]) for j in models if j in public}
         return self._public_rows_of(public)
 
     def _public_count(self, rows: RowGroups, models: Mapping[Label, Model]) -> int:
@@ -357,12 +330,9 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
             return self.public_rows
         update = self.settings().update
         if update == "difference" or (update == "auto" and update_for(self.alpha) == "difference"):
-            distinct = dict[int, tuple[Label, Model]]()
-            for label, model in models.items():
-                distinct.setdefault(id(model), (label, model))
             task = Task(self._kind, 2, np.arange(2) if self._kind == "classification" else None)
             adapted = []
-            for label, model in distinct.values():
+            for label, model in distinct(models, models.values()).items():
                 try:
                     adapted.append(adapt(model, task))
                 except FedRelaxError as error:
@@ -378,35 +348,6 @@ class FedRelaxEstimator(FittedNetwork, Looks, BaseEstimator):  # type: ignore[mi
         if self.preparation_ is None:
             return given
         return self.preparation_.rows(self._coded_later(given, ()), {})
-
-    def models_for(self, labels: list[Label]) -> dict[Label, Any]:
-        """Return the unfitted model of every node."""
-        given = self.estimator
-        if isinstance(given, str) and given == "auto":
-            plan = getattr(self, "plan_", None)
-            given = None if plan is None else plan.model
-        if given is None:
-            given = self._default_model()
-        if isinstance(given, Mapping):
-            missing = [label for label in labels if label not in given]
-            if missing:
-                raise FedRelaxError(f"the dict of models has none for {named('node', missing)}")
-            return {label: given[label] for label in labels}
-        if callable(given) and not hasattr(given, "fit") and not is_net(given):
-            return {label: given(label) for label in labels}
-        return dict.fromkeys(labels, given)
-
-    def _default_model(self) -> Model:
-        raise NotImplementedError
-
-    def _one_node(self, rows: int) -> list[Label]:
-        """Return the label of the only node, once for every row."""
-        if self.graph is not None and len(self.graph) > 1:
-            raise FedRelaxError(
-                f"the graph has {len(self.graph)} nodes, but fit got no nodes; pass one label "
-                "per row: fit(X, y, nodes=...)"
-            )
-        return [self.graph.labels[0] if self.graph is not None else 0] * rows
 
     def _graph_for(self, labels: list[Label]) -> Graph:
         if self.graph is None:

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from fedrelax.estimators.base import FedRelaxEstimator
-from fedrelax.typing import AnyArray, FloatArray, Model
+from fedrelax.typing import AnyArray, FloatArray
 
 
 class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc]
@@ -110,9 +109,6 @@ class FedRelaxRegressor(RegressorMixin, FedRelaxEstimator):  # type: ignore[misc
         tags.target_tags.multi_output = True
         return tags
 
-    def _default_model(self) -> Model:
-        return Ridge()
-
     def score(self, X: Any, y: Any, nodes: Any = None, sample_weight: Any = None) -> float:
         """Return R^2 over all rows, each predicted by the model of its node."""
         from sklearn.metrics import r2_score
@@ -129,9 +125,6 @@ class FedRelaxClassifier(ClassifierMixin, FedRelaxEstimator):  # type: ignore[mi
     """
 
     _kind = "classification"
-
-    def _default_model(self) -> Model:
-        return LogisticRegression(max_iter=1000)
 
     def _check_target(self, y: AnyArray) -> AnyArray:
         check_classification_targets(y)

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.validation import check_X_y, validate_data
 
-from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, did_you_mean, named
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import centre_and_spread
+from fedrelax.models.registry import is_net
 from fedrelax.models.viewed import Seen, form_of, seen
+from fedrelax.network.rows import distinct
 from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.inferring import coded_table
 from fedrelax.schema.kinds import as_frame, is_frame
@@ -73,18 +76,39 @@ class TableRows:
     graph: Graph | None
     preparation_: Preparation | None = None
     node_column_: str | None
+    n_features_in_: int
     _kind: str
     _schema: Schema | None
 
     def models_for(self, labels: list[Label]) -> dict[Label, Any]:
         """Return the unfitted model of every node."""
-        raise NotImplementedError
+        given = self.estimator
+        if isinstance(given, str) and given == "auto":
+            plan = getattr(self, "plan_", None)
+            given = None if plan is None else plan.model
+        if given is None:
+            regressor = self._kind == "regression"
+            given = Ridge() if regressor else LogisticRegression(max_iter=1000)
+        if isinstance(given, Mapping):
+            missing = [label for label in labels if label not in given]
+            if missing:
+                raise FedRelaxError(f"the dict of models has none for {named('node', missing)}")
+            return {label: given[label] for label in labels}
+        if callable(given) and not hasattr(given, "fit") and not is_net(given):
+            return {label: given(label) for label in labels}
+        return dict.fromkeys(labels, given)
+
+    def _one_node(self, rows: int) -> list[Label]:
+        """Return the label of the only node, once for every row."""
+        if self.graph is not None and len(self.graph) > 1:
+            raise FedRelaxError(
+                f"the graph has {len(self.graph)} nodes, but fit got no nodes; pass one label "
+                "per row: fit(X, y, nodes=...)"
+            )
+        return [self.graph.labels[0] if self.graph is not None else 0] * rows
 
     def _check_target(self, y: AnyArray) -> AnyArray:
         return y
-
-    def _one_node(self, rows: int) -> list[Label]:
-        raise NotImplementedError
 
     def _checked(self, X: Any, y: Any, nodes: Any) -> tuple[FloatArray, AnyArray, RowGroups]:
         """Return rows in the shared form, checked targets, and the row numbers of every node.
@@ -104,20 +128,16 @@ class TableRows:
         rows = rows.arranged(coded, y, self._kind, first)
         return self._agree(coded, rows), y, rows
 
-    def prepare(self, X: Any, nodes: Any, train: AnyArray | None = None) -> FloatArray:
+    def prepare(self, X: Any, nodes: Any, train: AnyArray) -> FloatArray:
         """Settle what the columns of a table mean and return its rows in the shared form.
 
-        ``train`` marks the rows whose values may be looked at; by default, all.
+        ``train`` marks the rows whose values may be looked at.
         """
         X, nodes, _ = split_off_nodes(X, nodes)
-        coded = self._coded_at_first(X)
-        rows = group_rows(nodes, len(coded))
-        if train is None:
-            return self._agree(coded, rows)
-        self._agree(
-            coded[train], group_rows(np.asarray(nodes, dtype=object)[train], int(train.sum()))
-        )
-        return coded if self.preparation_ is None else self.preparation_.rows(coded, rows)
+        coded, seen = self._coded_at_first(X), np.asarray(nodes, dtype=object)[train]
+        self._agree(coded[train], group_rows(seen, len(seen)))
+        ready = self.preparation_
+        return coded if ready is None else ready.rows(coded, group_rows(nodes, len(coded)))
 
     def common_rows(self, X: Any, nodes: Any) -> FloatArray:
         """Return rows of a table in the shared form that ``fit`` or ``prepare`` has settled."""
@@ -131,21 +151,21 @@ class TableRows:
 
     def _coded_with_target(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
         """Return coded rows and checked targets."""
-        numeric: dict[str, Any] = {"multi_output": True, "y_numeric": self._kind == "regression"}
-        if self._kind == "regression" and y is not None:
+        numeric = self._kind == "regression"
+        if numeric and y is not None:
             _refuse_other_targets(y)
-        if self.schema is None and not is_frame(X):
-            X, y = validate_data(
-                self, X, y, dtype=float, allow_nd=True, ensure_all_finite="allow-nan", **numeric
-            )
-            check_sizes(X, lambda k: f"column {k} of X")
-            self._schema = _schema_of_array(X, self._own_models)
-            return X, y
         coded = self._coded_at_first(X)
         if y is None:
-            validate_data(self, coded, y)  # scikit-learn's own message
+            validate_data(self, coded, y, allow_nd=True)  # scikit-learn's own message
         coded, y = check_X_y(
-            coded, y, dtype=float, ensure_all_finite="allow-nan", estimator=self, **numeric
+            coded,
+            y,
+            dtype=float,
+            allow_nd=True,
+            ensure_all_finite="allow-nan",
+            multi_output=True,
+            y_numeric=numeric,
+            estimator=self,
         )
         return coded, y
 
@@ -155,20 +175,21 @@ class TableRows:
             X = as_frame(X)
             validate_data(self, X, skip_check_array=True)
             self._schema = self._agreed_schema()
-            if self._schema is None:
-                self._schema, coded, notes = coded_table(X)
-                for note in notes:
-                    warnings.warn(note, FedRelaxWarning, stacklevel=4)
-                return coded
-            return self._schema.code(X, "X")
-        coded = np.asarray(X, dtype=float)
+            if self._schema is not None:
+                return self._schema.code(X, "X")
+            self._schema, table, notes = coded_table(X)
+            for note in notes:
+                warnings.warn(note, FedRelaxWarning, stacklevel=4)
+            return table
+        usable = {"dtype": float, "allow_nd": True, "ensure_all_finite": "allow-nan"}
+        coded: FloatArray = validate_data(self, X, **usable)
+        check_sizes(coded, lambda k: f"column {k} of X")
         self._schema = self._agreed_schema() or _schema_of_array(coded, self._own_models)
         if self._schema is not None and coded.shape[1:] != (len(self._schema.columns),):
             raise FedRelaxError(
                 f"X has shape {coded.shape}, but the schema has {len(self._schema.columns)} columns; give "
                 "a DataFrame with these columns"
             )
-        self.n_features_in_ = coded.shape[1]
         return coded
 
     def _coded_later(self, X: Any, labels: Any) -> FloatArray:
@@ -219,9 +240,10 @@ class TableRows:
         if self._schema is None:
             self.preparation_ = None
             return coded
-        models = [] if self._own_models else self.models_for(list(rows)).values()
-        distinct = {id(model): model for model in models}.values()
-        numbers = all(form_of(model) == ENCODED for model in distinct)
+        models = {} if self._own_models else self.models_for(list(rows))
+        numbers = all(
+            form_of(model) == ENCODED for model in distinct(models, models.values()).values()
+        )
         ready = Preparation.of(self._schema, coded, rows, measure=self.schema is None)
         if not ready.is_plain and (not numbers or (ready.lacks and not self._own_models)):
             ready = Preparation(ready.schema, False, ready.lacks)

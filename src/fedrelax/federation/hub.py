@@ -21,7 +21,7 @@ from fedrelax.federation.settings import HubSettings, plain_method
 from fedrelax.federation.state import HUB, Folder
 from fedrelax.files import Refused
 from fedrelax.public import NODE_ROWS
-from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
+from fedrelax.runtime import Callback, Loop, Outcome, Stopping
 from fedrelax.runtime.site import seeds_of
 from fedrelax.selection import Choice
 from fedrelax.selection.search import PATIENCE
@@ -265,7 +265,7 @@ class Hub:
             return Stopping(rounds, self.settings.tol, patience)
 
         going = {
-            number: stepwise(lane, stopping(lane, rounds), () if many else callbacks, wiring)
+            number: Loop(lane, stopping(lane, rounds), () if many else callbacks, wiring).stepwise()
             for number, lane in enumerate(lanes)
         }
         outcomes: dict[int, Outcome] = {}

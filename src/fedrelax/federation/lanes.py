@@ -14,13 +14,12 @@ from typing import Any, Never
 
 import numpy as np
 
-from fedrelax.engines.sites.engine import gathered
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.letters import LaneSpec
 from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.table import held_out
 from fedrelax.graph import Graph
-from fedrelax.runtime import NodeMeasures, Outcome, SiteMeasure, Stopping, run
+from fedrelax.runtime import Loop, NodeMeasures, Outcome, SiteMeasure, Stopping
 from fedrelax.runtime.callbacks import Callback
 from fedrelax.selection import Candidate, Choice
 from fedrelax.selection.candidates import Alphas, alphas_for, check_alpha
@@ -63,7 +62,7 @@ class CandidateRun:
 
     def replay(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
         """Run through the recorded rounds with this stopping rule and return how they end."""
-        return run(self, stopping, callbacks, self.wiring)
+        return Loop(self, stopping, callbacks, self.wiring).run()
 
     def with_alpha(self, alpha: float) -> CandidateRun:
         """Return a copy that takes the reports for those of another alpha; in round 0 they are the same."""
@@ -84,7 +83,7 @@ class CandidateRun:
     def measure(self) -> NodeMeasures:
         """Return the numbers of the current round."""
         factor = self.spec.alpha * (1.0 if self.symmetric else 0.5)
-        return gathered(list(self.recorded[self.round].values()), factor)
+        return NodeMeasures.of(list(self.recorded[self.round].values()), factor)
 
     def update(self, round: int) -> int:
         """Do nothing: the sites refitted when they were asked for the round."""

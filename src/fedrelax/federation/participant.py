@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrelax.engines.answers import AnswerExtrapolator
-from fedrelax.engines.sites.checks import unsupported_models
+from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.letters import (
@@ -50,6 +49,7 @@ from fedrelax.models.viewed import form_of
 from fedrelax.pooling.columns import told_of
 from fedrelax.public import draw_own
 from fedrelax.runtime import Message, Site
+from fedrelax.runtime.site import Smoothers
 from fedrelax.schema import Schema
 from fedrelax.schema.agreeing import ColumnSummary, tell
 from fedrelax.threads import one_thread
@@ -138,7 +138,7 @@ class Participant:
         for lane in plan.lanes:  # refuse what this site's model cannot do before the first round
             settings = replace(plan.settings, alpha=lane.alpha)
             settings.check(network)
-            reason = unsupported_models(network, settings)
+            reason = SiteEngine.unsupported_network(network, settings)
             if reason is not None:
                 raise FedRelaxError(reason)
         self.folder.write(RUN, vars(run))
@@ -179,13 +179,13 @@ class Participant:
             return self._pool(letter, asked, sites)
         states = self.folder.load(round)
         messages, refused = sites.open_predictions(letter, again(round) if asked.anew else round)
-        extrapolator = AnswerExtrapolator(sites.public)
+        smoothers: Smoothers = {}
         shared, before, after, reports = dict[int, list[Message]](), {}, {}, []
         for number in [number for number in asked.lanes if number in states]:
             site, fitted = sites.of(number, states[number]), states[number].fitted
             site.receive(messages.get(number, ()))
             self._heed(site, number, asked)
-            looks = extrapolator.losses(site, self.site.neighbours) if asked.look else None
+            looks = site.own_losses(self.site.neighbours, smoothers) if asked.look else None
             reports.append(report_of(number, site.measure(), looks))
             before[number] = LaneState.of(site, fitted)
             if not asked.refit:

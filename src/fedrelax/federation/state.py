@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fedrelax.engines.sites.refits import AnswerKey
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.files import Refused, why_unread, write_whole
 from fedrelax.runtime import Site
+from fedrelax.runtime.site import AnswerKey
 from fedrelax.storage.states import read_state, write_state
 from fedrelax.typing import AnyArray, Label
 

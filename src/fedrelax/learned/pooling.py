@@ -8,20 +8,20 @@ efficient framework for clustered federated learning", NeurIPS 2020.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from fedrelax.engines.sites.refits import Inputs, refit
+from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
 from fedrelax.graph.matrices import from_pairs
 from fedrelax.losses import usual_loss
-from fedrelax.models import LocalModel, Rows, Task, adapt
+from fedrelax.models import Rows, adapt
 from fedrelax.network import Network
+from fedrelax.runtime.site import Inputs
 from fedrelax.splits import deal
 from fedrelax.threads import one_thread
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import FloatArray
 from fedrelax.validation import check_count
 
 MOST = 300
@@ -86,67 +86,52 @@ def pooling_graph(
         pairs = candidates.subgraph(labels).adjacency.tocoo()
         once = pairs.row < pairs.col
         i, j = pairs.row[once], pairs.col[once]
-    sites, task, weights = _sites(network, folds, seed), network.task, np.zeros(len(i))
+    test, weights = _PoolingTest(network, folds, seed), np.zeros(len(i))
     with one_thread():  # As in the rounds: more threads only slow down small fits.
-        alone = [_losses(site, [site], [site], task, seed)[0] for site in sites]
-        for pair, numbers in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
-            both = [sites[k] for k in numbers]
-            if both[0].given is both[1].given:
-                together = _losses(both[0], both, both, task, seed)
+        alone = [test.losses(k, [k], [k])[0] for k in range(len(labels))]
+        for pair, (one, two) in enumerate(zip(i.tolist(), j.tolist(), strict=True)):
+            both = [one, two]
+            if test.nodes[one].model is test.nodes[two].model:
+                together = test.losses(one, both, both)
             else:
-                together = [_losses(site, both, [site], task, seed)[0] for site in both]
-            weights[pair] = _weight([alone[k] for k in numbers], together)
+                together = [test.losses(k, both, [k])[0] for k in both]
+            falls = [alone[k] - pooled for k, pooled in zip(both, together, strict=True)]
+            gain = sum(float(fall.mean()) for fall in falls)
+            error = np.sqrt(sum(fall.var(ddof=1) / len(fall) for fall in falls))
+            if gain > error:
+                weights[pair] = gain / sum(float(alone[k].mean()) for k in both)
             if progress is not None:
                 progress(pair + 1, len(i))
     return Graph(from_pairs(len(labels), i, j, weights), labels)
 
 
-@dataclass(frozen=True)
-class _Site:
-    """A node's encoded rows, and which of them each fold trains on and holds out."""
+class _PoolingTest:
+    """The rows of all nodes, split into folds, and the losses of models that learn from some of them."""
 
-    label: Label
-    given: object
-    model: LocalModel
-    X: AnyArray
-    target: FloatArray
-    folds: Sequence[tuple[AnyArray, AnyArray]]
+    def __init__(self, network: Network, folds: int, seed: int) -> None:
+        self.nodes, self.task, self.seed = list(network), network.task, seed
+        numbers = {node.label: np.arange(len(node.X)) for node in self.nodes}
+        self.folds = deal(numbers, folds, np.random.default_rng(seed))
+        self.targets = [self.task.encode(node.y) for node in self.nodes]
 
-
-def _sites(network: Network, folds: int, seed: int) -> list[_Site]:
-    numbers = {node.label: np.arange(len(node.X)) for node in network}
-    parts, task = deal(numbers, folds, np.random.default_rng(seed)), network.task
-    sites = []
-    for node in network:
-        own = [(train[node.label], held[node.label]) for train, held in parts]
-        model = adapt(node.model, task)
-        sites.append(_Site(node.label, node.model, model, node.X, task.encode(node.y), own))
-    return sites
-
-
-def _losses(
-    learner: _Site, sources: Sequence[_Site], asked: Sequence[_Site], task: Task, seed: int
-) -> list[FloatArray]:
-    """Return the loss of every row of the ``asked`` nodes under a model that never saw the row's fold."""
-    loss = usual_loss(task.kind)
-    losses = [np.zeros(len(site.X)) for site in asked]
-    for fold in range(len(learner.folds)):
-        held = [(s, s.folds[fold][1], out) for s, out in zip(asked, losses, strict=True)]
-        held = [(s, rows, out) for s, rows, out in held if len(rows)]
-        if not held:
-            continue
-        inputs: Inputs = {("held", s.label): s.X[rows] for s, rows, _ in held}
-        train = [(s, s.folds[fold][0]) for s in sources]
-        terms = [Rows(s.X[rows], s.target[rows], np.ones(len(rows)), loss) for s, rows in train]
-        _, answers = refit(learner.label, learner.model, terms, inputs, seed, False)
-        for s, rows, out in held:
-            out[rows] = loss.per_row(s.target[rows], task.plausible(answers["held", s.label]))
-    return losses
-
-
-def _weight(alone: Sequence[FloatArray], together: Sequence[FloatArray]) -> float:
-    """Return the share of the loss that pooling saves, or 0 if the gain is within its standard error."""
-    falls = [apart - pooled for apart, pooled in zip(alone, together, strict=True)]
-    gain = sum(float(fall.mean()) for fall in falls)
-    error = np.sqrt(sum(fall.var(ddof=1) / len(fall) for fall in falls))
-    return gain / sum(float(apart.mean()) for apart in alone) if gain > error else 0.0
+    def losses(
+        self, learner: int, sources: Sequence[int], asked: Sequence[int]
+    ) -> list[FloatArray]:
+        """Return the loss of every row of the ``asked`` nodes under a model that never saw its fold."""
+        nodes, targets, loss = self.nodes, self.targets, usual_loss(self.task.kind)
+        losses = {k: np.zeros(len(nodes[k].X)) for k in asked}
+        model = adapt(nodes[learner].model, self.task)
+        for train, held in self.folds:
+            rows = {k: held[nodes[k].label] for k in asked if len(held[nodes[k].label])}
+            if not rows:
+                continue
+            inputs: Inputs = {("held", k): nodes[k].X[own] for k, own in rows.items()}
+            terms = []
+            for k in sources:
+                own = train[nodes[k].label]
+                terms.append(Rows(nodes[k].X[own], targets[k][own], np.ones(len(own)), loss))
+            _, answers = refit(nodes[learner].label, model, terms, inputs, self.seed, False)
+            for k, own in rows.items():
+                answer = self.task.plausible(answers["held", k])
+                losses[k][own] = loss.per_row(targets[k][own], answer)
+        return [losses[k] for k in asked]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fedrelax.errors import FedRelaxError, NodeFitError
+from fedrelax.errors import FedRelaxError, NodeFitError, in_one_line
 from fedrelax.graph import Graph
 from fedrelax.graph.families import neighbour_pairs
 from fedrelax.graph.matrices import from_pairs
@@ -161,7 +161,7 @@ def _answers(label: Label, model: Model, public: Any, classes: AnyArray) -> Floa
     try:
         answer = np.asarray(model.predict_proba(public) if sure else model.predict(public))
     except Exception as error:
-        name, text = type(model).__name__, " ".join(str(error).split())
+        name, text = type(model).__name__, in_one_line(error, kind=False)
         raise NodeFitError(f"node {label!r}: predict of {name} failed ({text})") from error
     if own is None:
         return answer.astype(float).reshape(len(answer), -1)

@@ -11,8 +11,7 @@ from scipy.sparse.linalg import cg, gmres
 from threadpoolctl import threadpool_limits
 
 from fedrelax.linear.arrays import norm, operator
-from fedrelax.linear.gram import BUFFER_NUMBERS
-from fedrelax.linear.problem import LinearProblem
+from fedrelax.linear.problem import BUFFER_NUMBERS, LinearProblem
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
 System = Literal["paper", "symmetric"]
@@ -99,21 +98,16 @@ def invert(matrices: AnyArray) -> tuple[FloatArray, FloatArray]:
     found, condition = np.empty_like(M), np.empty(len(M))
     few = max(1, BUFFER_NUMBERS // (M[0].size or 1)) if len(M) else 1
     for lo in range(0, len(M), few):
-        part = slice(lo, lo + few)
-        found[part], condition[part] = _inverted(M[part])
+        part, hopeless = M[lo : lo + few], np.zeros(len(M[lo : lo + few]), dtype=bool)
+        try:
+            inverse = np.linalg.inv(part)
+        except np.linalg.LinAlgError:  # a single zero pivot fails the whole batch
+            hopeless = np.linalg.slogdet(part).sign == 0
+            inverse = np.linalg.inv(np.where(hopeless[:, None, None], np.eye(M.shape[-1]), part))
+        sizes = np.einsum("cij,cij->c", part, part) * np.einsum("cij,cij->c", inverse, inverse)
+        found[lo : lo + few] = 0.5 * (inverse + inverse.transpose(0, 2, 1))
+        condition[lo : lo + few] = np.where(hopeless, np.inf, np.sqrt(sizes))
     return found, condition
-
-
-def _inverted(M: FloatArray) -> tuple[FloatArray, FloatArray]:
-    hopeless = np.zeros(len(M), dtype=bool)
-    try:
-        inverse = np.linalg.inv(M)
-    except np.linalg.LinAlgError:  # a single zero pivot fails the whole batch
-        hopeless = np.linalg.slogdet(M).sign == 0
-        inverse = np.linalg.inv(np.where(hopeless[:, None, None], np.eye(M.shape[-1]), M))
-    sizes = np.einsum("cij,cij->c", M, M) * np.einsum("cij,cij->c", inverse, inverse)
-    inverse = 0.5 * (inverse + inverse.transpose(0, 2, 1))
-    return inverse, np.where(hopeless, np.inf, np.sqrt(sizes))
 
 
 @dataclass(frozen=True)

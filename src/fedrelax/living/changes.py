@@ -1,22 +1,66 @@
-"""Nodes join, learn new rows and leave."""
+"""Nodes join, learn new rows and leave; and the changelog of what each change did."""
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from fedrelax.errors import FedRelaxError, NodeFitError, did_you_mean, in_one_line
 from fedrelax.graph.families import on_the_sphere
-from fedrelax.living.changelog import Change
-from fedrelax.living.neighbourhood import error_of_neighbours, find_neighbours, fit_newcomer
+from fedrelax.living.neighbourhood import find_neighbours, fit_newcomer
 from fedrelax.living.network import LivingNetwork, Near, OwnRows, check_finite
 from fedrelax.living.ripple import Ripple
 from fedrelax.models import LocalModel
 from fedrelax.typing import FloatArray, Label
 from fedrelax.validation import check_count
+
+
+def now() -> str:
+    """Return the current time, in UTC, as files have it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A node that joined or left, or new rows that were learned.
+
+    what : "join", "update" or "leave"; ``nodes`` are those that did, ``when`` is the time.
+    neighbours : whom a newcomer listens to, and how much.
+    rows : the number of new rows; ``error`` is the mean loss of their predictions before they were
+        learned, NaN if there were none, and ``errors`` the same by node. For a newcomer it is the loss of
+        its neighbours' answers on its rows; it is too low where these were found by these very rows.
+    refitted : nodes whose models changed; ``refits`` is the number of fits.
+    waiting : nodes that should have been refitted but stay as they are, as their rows are not available.
+    movement : the largest change of a node's answers on the public rows, relative to their size.
+    notes : what else there is to say, a sentence each.
+    """
+
+    what: str
+    nodes: tuple[Label, ...]
+    when: str = field(default_factory=now)
+    neighbours: Mapping[Label, float] = field(default_factory=dict)
+    rows: int = 0
+    error: float = float("nan")
+    errors: Mapping[Label, float] = field(default_factory=dict)
+    refitted: tuple[Label, ...] = ()
+    refits: int = 0
+    waiting: tuple[Label, ...] = ()
+    movement: float = 0.0
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a file: counts instead of lists that would name nodes that may leave."""
+        plain = {
+            name: value for name, value in vars(self).items() if name not in ("refits", "errors")
+        }
+        plain |= {name: list(plain[name]) for name in ("nodes", "neighbours", "notes")}
+        return plain | {name: len(plain[name]) for name in ("refitted", "waiting")}
 
 
 def plug_in(
@@ -46,7 +90,9 @@ def plug_in(
         weights, target = network.carrying(rows[0]), network.task.encode(rows[1])
         check_finite(label, weights)
         near = near or find_neighbours(network, label, rows, model)
-        error = error_of_neighbours(network, weights, target, near)
+        answers = [network.said[j] for j in near]
+        guess = weights @ np.average(answers, axis=0, weights=list(near.values()))
+        error = network.coupling.loss.mean(target, network.task.plausible(guess))
         check_finite(label, error)
         first = network.models[next(iter(near))] if model is None else model
         wave = Ripple(network, near, tol)
@@ -58,17 +104,10 @@ def plug_in(
         wave.fitted(label)
         wave.spread(label)
         if network.least_squares.serves(label):
-            wave.start([label])
-        change = Change(
-            "join",
-            (label,),
-            neighbours=near,
-            rows=len(target),
-            error=error,
-            errors={label: error},
-        )
+            wave.add(label)
         network.given[label] = dict(near)
-        return _finished(network, change, wave, start)
+        found: dict[str, Any] = {"neighbours": near, "rows": len(target), "errors": {label: error}}
+        return _finished(network, wave, start, what="join", nodes=(label,), error=error, **found)
 
 
 def unplug(network: LivingNetwork, label: Label, tol: float | None = None) -> Change:
@@ -84,8 +123,9 @@ def unplug(network: LivingNetwork, label: Label, tol: float | None = None) -> Ch
         near = network.neighbours_of(label) if label in network.models else {}
         wave = Ripple(network, near, tol)
         network.forget(label)
-        wave.start(near)
-        return _finished(network, Change("leave", (label,)), wave, start)
+        for other in near:
+            wave.add(other)
+        return _finished(network, wave, start, what="leave", nodes=(label,))
 
 
 def update(
@@ -110,14 +150,14 @@ def update(
         without = [label for label in new if label not in network.rows]
         for label, (X, y) in new.items():
             if label in without:
-                network.learn_without_old_rows(label, (X, y))
+                network.refit(label, (X, y))
                 wave.fitted(label)
                 continue
             old = network.rows[label]
             X, y = np.concatenate([old[0], X]), np.concatenate([old[1], y])
             rows = network.rows[label] = (X, y) if keep is None else (X[-keep:], y[-keep:])
             if network.can_refit(label) and network.least_squares.serves(label):
-                wave.start([label])
+                wave.add(label)
                 continue
             if network.can_refit(label):
                 network.refit(label)
@@ -128,35 +168,28 @@ def update(
             wave.fitted(label)
         for label in new:
             wave.spread(label)
-        notes: tuple[str, ...] = ()
-        if without:
-            notes = (
-                f"the old rows of {len(without)} of these nodes are not available; their earlier "
-                "answers stand in for them",
-            )
-        change = Change(
-            "update",
-            tuple(new),
-            rows=count,
-            error=total / count,
-            errors=errors,
-            notes=notes,
+        note = (
+            f"the old rows of {len(without)} of these nodes are not available; their earlier answers "
+            "stand in for them"
         )
-        return _finished(network, change, wave, start)
+        found = {"rows": count, "error": total / count, "errors": errors}
+        notes = (note,) if without else ()
+        return _finished(network, wave, start, notes, what="update", nodes=tuple(new), **found)
 
 
-def _finished(network: LivingNetwork, change: Change, wave: Ripple, start: float) -> Change:
+def _finished(
+    network: LivingNetwork, wave: Ripple, start: float, notes: tuple[str, ...] = (), **found: Any
+) -> Change:
     """Let others follow, and add the change to the story, with what followed and the time it took."""
     wave.run()
-    network.check_answers()
-    done = replace(
-        change,
+    done = Change(
         refitted=tuple(wave.refits),
         refits=sum(wave.refits.values()),
         waiting=tuple(wave.waiting),
         movement=wave.movement,
-        notes=wave.notes + change.notes,
+        notes=wave.notes + notes,
         seconds=time.perf_counter() - start,
+        **found,
     )
     network.story.append(done)
     return done

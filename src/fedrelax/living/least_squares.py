@@ -20,8 +20,12 @@ import numpy as np
 from scipy import sparse
 
 from fedrelax.combining import Mean
-from fedrelax.engines.linear.checks import ridge_of, unsupported_models
-from fedrelax.engines.linear.network import Coordinates, fitted_models
+from fedrelax.engines.linear.network import (
+    Coordinates,
+    FittedModels,
+    ridge_of,
+    unsupported_models,
+)
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 from fedrelax.linear.arrays import centre_and_spread, with_constant
 from fedrelax.linear.problem import with_level
@@ -44,17 +48,16 @@ class LeastSquares:
 
     def __init__(self, network: LivingNetwork) -> None:
         self._network, coupling, public = network, network.coupling, network.public_rows
-        squared = isinstance(coupling.loss, Squared) and isinstance(coupling.discrepancy, Squared)
-        plain = isinstance(coupling.combine, Mean) and coupling.distillation is None
-        mean = coupling.weighting == "mean"
-        numbers = not network.task.is_classification and public.ndim == 2
         self._applies = (
-            squared
-            and plain
-            and mean
-            and numbers
+            isinstance(coupling.loss, Squared)
+            and isinstance(coupling.discrepancy, Squared)
+            and isinstance(coupling.combine, Mean)
+            and coupling.distillation is None
+            and coupling.weighting == "mean"
             and coupling.update != "difference"
             and coupling.alpha > 0
+            and not network.task.is_classification
+            and public.ndim == 2
             and bool(np.isfinite(public).all())
         )
         if not self._applies:
@@ -125,7 +128,7 @@ class LeastSquares:
         network.said.changed.update(zip(labels, self._public @ solution.models, strict=True))
         kinds = [network.models[label].estimator for label in labels]
         weights = coordinates.back(solution.models)
-        made = fitted_models(tuple(labels), kinds, np.arange(len(labels)), network.task, weights)
+        made = FittedModels(labels, kinds, np.arange(len(labels)), network.task, weights)
         network.models.changed.update(made)
 
     def _penalty(self, label: Label) -> FloatArray:

@@ -122,15 +122,3 @@ def _chosen_coupling(
                 fitted, _ = network.fit(label, alone, train, near, answer, tried)
             losses[strength] += float(coupling.loss.per_row(target, fitted.predict(held[0])).sum())
     return replace(coupling, alpha=min(losses, key=losses.__getitem__) / total)
-
-
-def error_of_neighbours(
-    network: LivingNetwork, W: FloatArray, target: FloatArray, near: Mapping[Label, float]
-) -> float:
-    """Return the mean loss of what neighbours, taken together, would answer on rows.
-
-    ``W`` carries answers over to these rows: see ``LivingNetwork.carrying``.
-    """
-    answers = [network.said[j] for j in near]
-    guess = W @ np.average(answers, axis=0, weights=list(near.values()))
-    return network.coupling.loss.mean(target, network.task.plausible(guess))

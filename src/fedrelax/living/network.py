@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedrelax.combining import Mean
-from fedrelax.engines.sites.refits import Inputs, refit
+from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.graph import Graph
-from fedrelax.living.changelog import Change
 from fedrelax.living.least_squares import LeastSquares
 from fedrelax.living.overlay import GONE, Overlay
 from fedrelax.losses import Weighted, usual_loss
@@ -23,9 +23,12 @@ from fedrelax.network import Network, Node
 from fedrelax.network.rows import Lookup
 from fedrelax.public import PublicRows, Smoother
 from fedrelax.runtime import Coupling, Distillation, Site
-from fedrelax.runtime.site import seeds_of
+from fedrelax.runtime.site import Inputs, seeds_of
 from fedrelax.solvers import FedRelax, Result, Solver
 from fedrelax.typing import AnyArray, FloatArray, Label
+
+if TYPE_CHECKING:
+    from fedrelax.living.changes import Change
 
 OwnRows = tuple[AnyArray, AnyArray]
 Near = dict[Label, float]
@@ -62,7 +65,7 @@ class Origin:
         alone: so there must be such a set, nothing around the exchange, and no discrepancy that depends
         on x.
         """
-        if network.public.common is None or solver.around(network):
+        if network.public.common is None or solver.layers:
             return None
         if isinstance(solver, FedRelax):
             coupling = solver.coupling(network.kind)
@@ -90,8 +93,9 @@ class LivingNetwork:
     def __init__(self, result: Result, graph: Graph, origin: Origin) -> None:
         self.result, self.graph, self.task = result, graph, result.task
         self.public, self.coupling, self.seed = origin.public, origin.coupling, origin.seed
-        self.found_together = origin.found_together
-        self._origin = origin
+        self.found_together, self._origin = origin.found_together, origin
+        assert self.public.common is not None
+        self.public_rows: AnyArray = self.public.common
         trained = self.trained_graph = result.graph if result.kept is None else result.kept
         labels = dict.fromkeys(trained.labels)
         self.models: Overlay[LocalModel] = Overlay(result.local_models)
@@ -107,21 +111,10 @@ class LivingNetwork:
         seeds = seeds_of(origin.seed, len(labels)).tolist()
         self._seeds: dict[Label, int] = dict(zip(labels, seeds, strict=True))
         """The seed of every node's model, by the order of joining; those that left are remembered."""
-        self._before: tuple[dict[str, dict[Label, Any]], set[Label]] = {}, set()
-        """What had changed before the last change, store by store, and who had stayed."""
-
-    @property
-    def _stores(self) -> dict[str, Overlay[Any]]:
-        """All that a change may alter, by name."""
-        return {name: store for name, store in vars(self).items() if isinstance(store, Overlay)}
+        self._before: dict[str, Any] = {}
+        """What a change may alter, by name, as it was before the last change."""
 
     # What is known about the network
-
-    @property
-    def public_rows(self) -> AnyArray:
-        """The common public rows."""
-        assert self.public.common is not None
-        return self.public.common
 
     @cached_property
     def neighbourhood_size(self) -> int:
@@ -184,7 +177,6 @@ class LivingNetwork:
 
     @cached_property
     def _first_answers(self) -> FloatArray:
-        """All answers (nodes, public rows, outputs) of the trained network."""
         first = self._origin.answers
         return np.stack(list(self.said.base.values())) if first is None else first
 
@@ -256,18 +248,18 @@ class LivingNetwork:
         fitted, answers = refit(label, model, terms, inputs, site.seed, site.coupling.continued)
         return fitted, answers["public"]
 
-    def refit(self, label: Label) -> None:
-        """Fit a node's model to its rows and to what its neighbours say now."""
-        stays = label in self.stayed
-        coupling = replace(self.coupling, alpha=0.0) if stays else self.coupling
-        self._fit_again(label, self.rows[label], coupling)
+    def refit(self, label: Label, new: OwnRows | None = None) -> None:
+        """Fit a node's model to its rows and to what its neighbours say now.
 
-    def learn_without_old_rows(self, label: Label, rows: OwnRows) -> None:
-        """Fit a node to new rows and to its earlier answers, which stand in for rows not available."""
-        echo = Distillation(max(self.count_of(label), 1), "bootstrap")
-        self._fit_again(label, rows, replace(self.coupling, distillation=echo))
-
-    def _fit_again(self, label: Label, rows: OwnRows, coupling: Coupling) -> None:
+        With ``new`` rows, the old ones are not available: the node's earlier answers stand in for them.
+        """
+        rows, coupling = new, self.coupling
+        if rows is None:
+            rows = self.rows[label]
+            coupling = replace(coupling, alpha=0.0) if label in self.stayed else coupling
+        else:
+            echo = Distillation(max(self.count_of(label), 1), "bootstrap")
+            coupling = replace(coupling, distillation=echo)
         model, near, own = self.models[label], self.links[label], self.said[label]
         self.models[label], self.said[label] = self.fit(label, model, rows, near, own, coupling)
 
@@ -295,8 +287,9 @@ class LivingNetwork:
     def forget(self, label: Label) -> None:
         """Remove a node and everything known about it."""
         self.disconnect(label)
-        for store in self._stores.values():
-            del store[label]
+        for store in vars(self).values():
+            if isinstance(store, Overlay):
+                del store[label]
         for other, near in list(self.given.items()):
             if label in near:
                 self.given[other] = {j: a for j, a in near.items() if j != label}
@@ -304,32 +297,25 @@ class LivingNetwork:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Allow changes within this context; if it fails, all of them are undone."""
-        before = {name: dict(store.changed) for name, store in self._stores.items()}
-        self._before = before, set(self.stayed)
+        """Allow changes within this context; if it fails or answers are not finite, all are undone."""
+        parts = {
+            n: part for n, part in vars(self).items() if isinstance(part, Overlay | set | list)
+        }
+        self._before = {name: copy(part) for name, part in parts.items()}
+        said = self.said.present_changes
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 yield
+            for label, answer in self.said.present_changes.items():
+                if answer is not said.get(label):
+                    check_finite(label, answer)
         except BaseException:
-            self._take_back()
+            self.undo()
             raise
-
-    def check_answers(self) -> None:
-        """Refuse new answers that are not finite numbers."""
-        before = self._before[0]
-        for label, answer in self.said.present_changes.items():
-            if answer is not before["said"].get(label):
-                check_finite(label, answer)
 
     def undo(self) -> None:
         """Undo the last change, as if it had not been made."""
-        self._take_back()
-        self.story.pop()
-
-    def _take_back(self) -> None:
-        changes, self.stayed = self._before
-        for name, changed in changes.items():
-            getattr(self, name).changed = changed
+        vars(self).update(self._before)
 
 
 def check_finite(label: Label, numbers: object) -> None:

@@ -56,6 +56,6 @@ class Overlay(Mapping[Label, T]):
         """What was set here, without what was removed."""
         return {label: value for label, value in self.changed.items() if value is not GONE}
 
-    def frozen(self) -> Overlay[T]:
+    def __copy__(self) -> Overlay[T]:
         """Return a copy that later changes do not reach; only the changes are copied."""
         return Overlay(self.base, self.changed)

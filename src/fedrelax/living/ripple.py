@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 import numpy as np
 
@@ -40,15 +41,10 @@ class Ripple:
         self.network, self.tol = network, tol
         self.refits: dict[Label, int] = {}
         self.waiting: dict[Label, None] = {}
-        self._before = network.said.frozen()
+        self._before = copy(network.said)
         self._heard: dict[Label, FloatArray] = {}
         self._queue: dict[Label, None] = {}
         self._region: dict[Label, None] = {}
-
-    def start(self, labels: Iterable[Label]) -> None:
-        """Put nodes in the queue, whatever they heard."""
-        for label in labels:
-            self._add(label)
 
     def fitted(self, label: Label) -> None:
         """Record that a node was fitted."""
@@ -65,12 +61,13 @@ class Ripple:
         self._heard[label] = answer
         inside = label in self._region
         if network.moves_in_steps and not inside:
-            self._add(label)
+            self.add(label)
         for other in network.links[label]:
             if not (inside and other in self._region):
-                self._add(other)
+                self.add(other)
 
-    def _add(self, label: Label) -> None:
+    def add(self, label: Label) -> None:
+        """Put a node in the queue, whatever it has heard, or note that its rows are not available."""
         network = self.network
         if label not in network.stayed and label in network.models:
             (self._queue if network.can_refit(label) else self.waiting)[label] = None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
 
-from fedrelax.engines.answers import discrepancies
+from fedrelax.engines.batch import discrepancies
 from fedrelax.graph import Graph
 from fedrelax.living.network import LivingNetwork, Near
 from fedrelax.runtime import History
+from fedrelax.runtime.history import TOTALS, columns_of, records_of
 from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.typing import FloatArray, Label
 
@@ -19,7 +21,10 @@ from fedrelax.typing import FloatArray, Label
 def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
     """Return the network as it is now, and its graph including nodes that have no rows."""
     labels, kept = tuple(network.models), network.result.kept
-    whole = whole_graph_of(network)
+    # Newcomers are in the graph that counts as given, with the neighbours they came with.
+    names = [label for label in network.graph.labels if label not in network.left]
+    names += [label for label in network.given if label not in network.graph]
+    whole = with_edges(network.graph, tuple(names), network.given, network.positions)
     graph = whole if whole.labels == labels else whole.subgraph(labels)
     if kept is not None:
         changed = {}
@@ -27,7 +32,7 @@ def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
             before = kept.neighbours(label) if label in kept else {}
             changed[label] = dict.fromkeys(before, 0.0) | near
         kept = with_edges(kept, labels, changed, network.positions)
-    said, coupling, task = network.said.frozen(), network.coupling, network.task
+    said, coupling, task = copy(network.said), network.coupling, network.task
 
     def distances() -> FloatArray:
         answers, edges = np.stack([said[label] for label in labels]), graph.adjacency
@@ -36,8 +41,8 @@ def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
 
     result = replace(
         network.result,
-        local_models=network.models.frozen(),
-        alone=network.alone.frozen(),
+        local_models=copy(network.models),
+        alone=copy(network.alone),
         graph=graph,
         kept=kept,
         stayed=tuple(label for label in labels if label in network.stayed),
@@ -45,14 +50,6 @@ def result_of(network: LivingNetwork) -> tuple[Result, Graph]:
         discrepancies=EdgeValues(graph, distances),
     )
     return result, whole
-
-
-def whole_graph_of(network: LivingNetwork) -> Graph:
-    """Return the graph that counts as given: newcomers are in it with the neighbours they came with."""
-    gone = network.left
-    labels = [label for label in network.graph.labels if label not in gone]
-    labels += [label for label in network.given if label not in network.graph]
-    return with_edges(network.graph, tuple(labels), network.given, network.positions)
 
 
 def with_edges(
@@ -86,21 +83,11 @@ def with_edges(
 
 def history_of(history: History, labels: tuple[Label, ...]) -> History:
     """Return the rounds of training for the current nodes; a newcomer was in none of them (NaN)."""
-    if history.labels == labels:
-        return history
+    if history.labels == labels or not len(history):
+        return replace(history, labels=labels)
     place = {label: k for k, label in enumerate(history.labels)}
     at = np.array([place.get(label, -1) for label in labels])
-
-    def of_labels(values: FloatArray) -> FloatArray:
-        return np.where(at >= 0, np.asarray(values, dtype=float)[at], np.nan)
-
-    records = [
-        replace(
-            record,
-            node_local_loss=of_labels(record.node_local_loss),
-            node_gtv=of_labels(record.node_gtv),
-            node_validation_loss=of_labels(record.node_validation_loss),
-        )
-        for record in history.records
-    ]
-    return History(labels, records)
+    columns = columns_of(history)
+    for name in columns.keys() - {*TOTALS}:
+        columns[name] = np.where(at >= 0, np.asarray(columns[name], dtype=float)[:, at], np.nan)
+    return History(labels, records_of(columns, len(labels)))

@@ -16,6 +16,7 @@ from fedrelax.models import Task
 from fedrelax.network.rows import (
     StackedRows,
     coded_rows,
+    distinct,
     named_rows,
     numbers_of,
     public_rows,
@@ -29,8 +30,10 @@ from fedrelax.schema import Preparation
 from fedrelax.schema.kinds import is_frame
 from fedrelax.splits import RowGroups
 from fedrelax.typing import AnyArray, Label, Model
+from fedrelax.validation import check_choice
 
-TASKS = ("regression", "classification")
+CACHED = ("labels", "models", "distinct_models", "own_rows", "validation_rows", "task", "graph")
+"""What is computed once, until another node is added."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,7 @@ class Network:
     ) -> None:
         if not isinstance(graph, Graph):
             raise FedRelaxError(f"graph={graph!r} must be a fedrelax.Graph; see Graph.from_edges")
-        if task not in TASKS:
-            raise FedRelaxError(f"task={task!r} must be one of {', '.join(TASKS)}")
+        check_choice("task", task, ("regression", "classification"))
         self.kind = task
         self._whole_graph = graph
         self.preparation: Preparation | None = None
@@ -112,23 +114,20 @@ class Network:
             raise FedRelaxError(
                 f"node {label!r}: the network has a common public set; leave out public="
             )
-        if self.preparation is not None:
-            X, has = coded_rows(self.preparation, X, columns, f"node {label!r}")
-            model = seen_by(self.preparation, model, has)
-            if validation is not None:
-                what = f"node {label!r}: validation"
-                held, _ = coded_rows(self.preparation, validation[0], columns, what)
-                validation = held, validation[1]
-        elif columns is not None:
+        if self.preparation is None and columns is not None:
             raise FedRelaxError(
                 f"node {label!r}: columns= is given, but the network has no named columns; give the public "
                 "rows as a DataFrame: Network(graph, public=frame)"
             )
-        own = self._own_rows(label, X, y, "")
-        out = None if validation is None else self._own_rows(label, *validation, "validation ")
+        rows, target, has = self._own_rows(label, X, y, columns)
+        held = None
+        if validation is not None:
+            held = self._own_rows(label, *validation, columns, "validation ")[:2]
+        if self.preparation is not None:
+            model = seen_by(self.preparation, model, has)
         shared = None if public is None else public_rows_of(public, f"node {label!r}")
-        self._nodes[label] = Node(label, *own, model, shared, out)
-        for name in ("own_rows", "validation_rows", "task", "graph"):
+        self._nodes[label] = Node(label, rows, target, model, shared, held)
+        for name in CACHED:
             self.__dict__.pop(name, None)
         return self
 
@@ -138,9 +137,13 @@ class Network:
         return self.preparation is not None and not self.preparation.encoded
 
     def _own_rows(
-        self, label: Label, X: object, y: object, which: str
-    ) -> tuple[AnyArray, AnyArray]:
-        """Return checked arrays of one node's rows."""
+        self, label: Label, X: object, y: object, columns: Sequence[str] | None, which: str = ""
+    ) -> tuple[AnyArray, AnyArray, tuple[int, ...]]:
+        """Return checked arrays of one node's rows, and which of the network's columns they have."""
+        has: tuple[int, ...] = ()
+        if self.preparation is not None:
+            what = f"node {label!r}: validation" if which else f"node {label!r}"
+            X, has = coded_rows(self.preparation, X, columns, what)
         rows = numbers_of(X, f"node {label!r}: {which}X", self.has_gaps)
         if rows.ndim < 2:
             raise FedRelaxError(
@@ -162,7 +165,7 @@ class Network:
             raise FedRelaxError(
                 f"node {label!r}: y has shape {target.shape}; give one label per row"
             )
-        return rows, target
+        return rows, target, has
 
     @classmethod
     def from_rows(
@@ -194,12 +197,12 @@ class Network:
         """The nodes by label, in the order in which they were added."""
         return self._nodes
 
-    @property
+    @cached_property
     def labels(self) -> tuple[Label, ...]:
         """The labels of the nodes, in order."""
         return tuple(self._nodes)
 
-    @property
+    @cached_property
     def models(self) -> list[Model]:
         """The unfitted models of the nodes, in order."""
         return [node.model for node in self]
@@ -224,6 +227,8 @@ class Network:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
         other = copy.copy(self)
         other.memory = None
+        for name in ("models", "distinct_models"):
+            other.__dict__.pop(name, None)
         by_node = models if isinstance(models, Mapping) else dict.fromkeys(self._nodes, models)
         other._nodes = {
             label: replace(node, model=seen_like(self.preparation, by_node[label], node.model))
@@ -237,13 +242,10 @@ class Network:
         other._public, other.memory = public, None
         return other
 
-    @property
+    @cached_property
     def distinct_models(self) -> dict[Label, Model]:
         """The distinct model objects, each under the first node that has it."""
-        first: dict[int, tuple[Label, Model]] = {}
-        for label, model in zip(self.labels, self.models, strict=True):
-            first.setdefault(id(model), (label, model))
-        return dict(first.values())
+        return distinct(self.labels, self.models)
 
     @cached_property
     def graph(self) -> Graph:
@@ -317,7 +319,7 @@ class Network:
         return iter(self._nodes.values())
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self.nodes)
 
     def __repr__(self) -> str:
         edges = self.graph.n_edges if len(self) else 0

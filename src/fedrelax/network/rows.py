@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -75,21 +75,30 @@ class Lookup(Mapping[Label, T]):
         return f"<one for each of {len(self):,} nodes>" if len(self) > MANY else repr(dict(self))
 
 
+def distinct(labels: Iterable[Label], models: Collection[Model]) -> dict[Label, Model]:
+    """Return the distinct model objects, each under the first node that has it."""
+    left = set(map(id, models))
+    found: dict[Label, Model] = {}
+    for label, model in zip(labels, models, strict=True):
+        if not left:
+            break
+        if id(model) in left:
+            left.remove(id(model))
+            found[label] = model
+    return found
+
+
 def width_of(X: AnyArray) -> str:
     """Return the number of features, or the shape of a row, for messages."""
     return str(X.shape[1]) if X.ndim == 2 else f"shape {X.shape[1:]}"
 
 
-def _floats(values: object, what: str) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
-
-
 def numbers_of(values: object, what: str, gaps: bool = False) -> FloatArray:
     """Return a float array; refuse infinity and, unless ``gaps``, NaN."""
-    array = _floats(values, what)
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise FedRelaxError(f"{what} has an entry that is not a number ({error})") from error
     if are_usable(array):
         return array
     bad = np.argwhere(np.isinf(array) if gaps else ~np.isfinite(array))
@@ -173,7 +182,7 @@ def _named(X: object, columns: Sequence[str] | None, what: str) -> DataFrame:
 
     if is_frame(X):
         return as_frame(X)
-    rows, names = _floats(X, what), [] if columns is None else list(columns)
+    rows, names = numbers_of(X, what, gaps=True), [] if columns is None else list(columns)
     if rows.ndim != 2 or rows.shape[1] != len(names):
         raise FedRelaxError(
             f"{what} has shape {rows.shape}, but {len(names)} columns are named; name each column once"

@@ -37,8 +37,8 @@ class StackedNetwork(Network):
         super().__init__(graph, task)
         self.preparation = preparation
         labels, gaps = rows.labels, self.has_gaps
-        self._rows, self._held_rows = rows, held
-        self._models = _one_if_same(models, labels)
+        self.labels, self._rows, self._held_rows = labels, rows, held
+        self.models = _listed(models, labels)
         self.own_rows = _taken(X, y, rows, task, "", gaps)
         self.validation_rows = None
         if held is not None and len(held.order):
@@ -47,9 +47,7 @@ class StackedNetwork(Network):
             missing = [label for label in labels if label not in public]
             if missing:
                 raise FedRelaxError(f"public has no rows for {named('node', missing)}")
-            sets = {
-                label: public_rows_of(public[label], f"node {label!r}", gaps) for label in labels
-            }
+            sets = {j: public_rows_of(public[j], f"node {j!r}", gaps) for j in labels}
             self._public = public_rows(preparation, per_node=sets)
         else:
             drawn = public if isinstance(public, PublicRows) else PublicRows(common=public)
@@ -72,22 +70,11 @@ class StackedNetwork(Network):
         """The nodes by label, made on demand."""
         return Lookup(self._rows, lambda label: self.node(self._rows.place(label)))
 
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """The labels of the nodes."""
-        return self._rows.labels
-
-    @property
-    def models(self) -> list[Model]:
-        """The unfitted models of the nodes."""
-        if isinstance(self._models, Mapping):
-            return [self._models[label] for label in self.labels]
-        return [self._models] * len(self)
-
     def with_models(self, models: Model | Mapping[Label, Model]) -> StackedNetwork:
         """Return a network of the same rows with other models: one for all, or a dict node -> model."""
         other = copy.copy(self)
-        other._models, other.memory = _one_if_same(models, self.labels), None
+        other.models, other.memory = _listed(models, self.labels), None
+        other.__dict__.pop("distinct_models", None)
         return other
 
     def masks_of(self, fold: StackedNetwork) -> tuple[AnyArray, AnyArray]:
@@ -96,36 +83,24 @@ class StackedNetwork(Network):
         trained = np.isin(self._rows.order, fold._rows.order)
         return trained, np.isin(self._rows.order, [] if held is None else held.order)
 
-    @property
-    def distinct_models(self) -> dict[Label, Model]:
-        """The distinct model objects, each under the first node that has it."""
-        if isinstance(self._models, Mapping):
-            return super().distinct_models
-        return {self.labels[0]: self._models}
-
     def check_rows(self) -> Node:
         """Return the first node: the rows of one table have the same features and outputs."""
         return self.node(0)
 
     def node(self, i: int) -> Node:
         """Return node number i."""
-        label = self.labels[i]
-        model = self._models[label] if isinstance(self._models, Mapping) else self._models
-        apart = self.public.per_node
+        label, apart = self.labels[i], self.public.per_node
         held = None if self.validation_rows is None else self.validation_rows.part(i)
         return Node(
             label,
             *self.own_rows.part(i),
-            model,
+            self.models[i],
             public=None if apart is None else apart[label],
             validation=held if held and len(held[1]) else None,
         )
 
     def __iter__(self) -> Iterator[Node]:
         return map(self.node, range(len(self)))
-
-    def __len__(self) -> int:
-        return len(self._rows.labels)
 
 
 def _taken(
@@ -156,8 +131,7 @@ def _taken(
     return stacked
 
 
-def _one_if_same(models: Model, labels: tuple[Label, ...]) -> Model:
-    """Return the model that all nodes share, or the dict as it is."""
-    if not isinstance(models, Mapping):
-        return models
-    return models[labels[0]] if len(set(map(id, models.values()))) == 1 else models
+def _listed(models: Model | Mapping[Label, Model], labels: tuple[Label, ...]) -> list[Model]:
+    if isinstance(models, Mapping):
+        return [models[label] for label in labels]
+    return [models] * len(labels)

@@ -18,7 +18,7 @@ from fedrelax.estimators import FedRelaxRegressor
 from fedrelax.linear import LinearProblem
 from fedrelax.models import LinearModel
 from fedrelax.network import Network
-from fedrelax.runtime import Callback, Distillation, Record, run
+from fedrelax.runtime import Callback, Distillation, Loop, Record
 from fedrelax.solvers import FedRelax
 from fedrelax.splits import group_rows
 from fedrelax.theory import cluster_variation, noise_level, variation_bound
@@ -131,9 +131,9 @@ def _automatic(data: SyntheticNetwork, measure: Callable[[FloatArray], float]) -
 
     class Watch(Callback):
         def after_round(self, record: Record) -> None:
-            curve.append(measure(engine.weights))
+            curve.append(measure(engine.weights_of(engine.models)))
 
-    run(engine, solver.stopping(engine), [Watch()], solver.wiring)
+    Loop(engine, solver.stopping(engine), [Watch()], solver.wiring).run()
     return np.concatenate([curve, np.full(ITERATIONS, curve[-1])])[:ITERATIONS]
 
 

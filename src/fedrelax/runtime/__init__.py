@@ -2,10 +2,10 @@
 
 from fedrelax.runtime.callbacks import Callback, Keeper, StopOnLocalLoss
 from fedrelax.runtime.exchange import Exchange, Layer, LocalExchange, Message
-from fedrelax.runtime.history import History, NodeMeasures, Record
-from fedrelax.runtime.rounds import Outcome, Steps, Stopping, run, stepwise
+from fedrelax.runtime.history import History, NodeMeasures, Record, SiteMeasure
+from fedrelax.runtime.rounds import Loop, Outcome, Steps, Stopping
 from fedrelax.runtime.settings import Coupling, Distillation, RoundSettings, Settings
-from fedrelax.runtime.site import Site, SiteMeasure
+from fedrelax.runtime.site import Site
 from fedrelax.runtime.workers import Workers
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Keeper",
     "Layer",
     "LocalExchange",
+    "Loop",
     "Message",
     "NodeMeasures",
     "Outcome",
@@ -29,6 +30,4 @@ __all__ = [
     "StopOnLocalLoss",
     "Stopping",
     "Workers",
-    "run",
-    "stepwise",
 ]

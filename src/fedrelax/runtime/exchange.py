@@ -156,7 +156,7 @@ def layered(
     return inner
 
 
-def _parts(exchange: Any) -> list[Any]:
+def parts_of(exchange: Any) -> list[Any]:
     """Return an exchange and those inside it, from the outside in."""
     found = [exchange]
     while isinstance(found[-1], Wrapped):
@@ -166,7 +166,7 @@ def _parts(exchange: Any) -> list[Any]:
 
 def unsupported_checkpoint(exchange: Exchange) -> str | None:
     """Return why an exchange cannot be saved in a checkpoint, or None if it can."""
-    for part in _parts(exchange):
+    for part in parts_of(exchange):
         known = part.changing is not None if isinstance(part, Wrapped) else hasattr(part, "resume")
         if not known:
             return (
@@ -174,14 +174,3 @@ def unsupported_checkpoint(exchange: Exchange) -> str | None:
                 "a run; name those attributes in changing"
             )
     return None
-
-
-def exchange_state(exchange: Exchange) -> list[Any]:
-    """Return the state of an exchange and its layers as plain values."""
-    return [part.state() for part in _parts(exchange)]
-
-
-def resume_exchange(exchange: Exchange, states: Sequence[Any]) -> None:
-    """Restore the state of an exchange and its layers."""
-    for part, state in zip(_parts(exchange), states, strict=True):
-        part.resume(state)

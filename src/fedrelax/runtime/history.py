@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
+from fedrelax.errors import FedRelaxError
+from fedrelax.typing import DataFrame, FloatArray, Label
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class NodeMeasures:
-    """What an engine reports after a round: arrays with one number per node."""
+class Measures(Generic[T]):
+    """What is measured at every node after a round."""
 
-    local_loss: FloatArray
-    gtv: FloatArray
-    pull: FloatArray
-    """The coupling term of the node's own objective, including alpha (halved for the paper's objective)."""
-    validation_loss: FloatArray
+    local_loss: T
+    gtv: T
+    pull: T
+    """The coupling term of the node's own objective: as a site reports it, without alpha."""
+    validation_loss: T
     """NaN where a node has no validation rows."""
-    validation_rows: AnyArray
-    change: FloatArray
+    validation_rows: Any
+    change: T
     """The mean squared change of what the node shares; infinite in round 0."""
-    size: FloatArray
+    size: T
     """The mean square of what the node shares."""
+
+
+@dataclass(frozen=True)
+class SiteMeasure(Measures[float]):
+    """What a node reports of itself after a round: numbers only."""
+
+    discrepancies: dict[Label, float]
+
+
+@dataclass(frozen=True)
+class NodeMeasures(Measures[FloatArray]):
+    """What an engine reports after a round: arrays with one number per node.
+
+    The coupling term includes alpha, halved for the paper's objective.
+    """
+
+    @classmethod
+    def of(cls, sites: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
+        """Gather what sites report; ``factor`` multiplies the coupling term."""
+        columns = {
+            each.name: np.array([getattr(site, each.name) for site in sites], dtype=float)
+            for each in fields(cls)
+        }
+        return cls(**columns | {"pull": factor * columns["pull"]})
 
 
 @dataclass(frozen=True)
@@ -111,3 +140,26 @@ class History:
                 **{name: self[f"node_{name}"].ravel() for name in columns},
             }
         )
+
+
+def columns_of(history: History) -> dict[str, Any]:
+    """Return the measures of all rounds, one array per field of a record."""
+    return {each.name: history[each.name] for each in fields(Record)}
+
+
+def records_of(columns: Mapping[str, Any], nodes: int) -> list[Record]:
+    """Return the records in these arrays; refuse arrays that do not fit this number of nodes."""
+    rounds = columns["round"]
+    if rounds.ndim != 1 or rounds.dtype.kind != "i" or not len(rounds) or (rounds < 0).any():
+        raise FedRelaxError("it has no rounds")
+    values: dict[str, Any] = {}
+    for name in (each.name for each in fields(Record)):
+        total = name in TOTALS
+        shape = (len(rounds),) if total else (len(rounds), nodes)
+        if columns[name].shape != shape:
+            raise FedRelaxError(f"{name} has the shape {columns[name].shape}, not {shape}")
+        values[name] = columns[name].tolist() if total else columns[name].copy()
+    return [
+        Record(**dict(zip(values, parts, strict=True)))
+        for parts in zip(*values.values(), strict=True)
+    ]

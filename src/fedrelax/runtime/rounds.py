@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from fedrelax.errors import FedRelaxError
-from fedrelax.runtime.callbacks import ROUNDS, Callback, Identity, Position, keeper_in
-from fedrelax.runtime.history import History, NodeMeasures, Record
+from fedrelax.runtime.callbacks import ROUNDS, Callback, Identity, keeper_in
+from fedrelax.runtime.history import History, NodeMeasures, Record, columns_of, records_of
 from fedrelax.typing import Label, SparseMatrix
 from fedrelax.wiring import Wiring
 from fedrelax.wiring.base import View
@@ -25,7 +26,8 @@ class Steps(View, Protocol):
     """Whether a round without change means convergence; it does not where messages may be lost or late."""
 
     def start(self) -> None:
-        """Train the first models."""
+        """Train the first models, where they are not there already."""
+        return
 
     def share(self, round: int) -> None:
         """Let every node send its predictions and hear its neighbours'."""
@@ -46,7 +48,8 @@ class Steps(View, Protocol):
         """Continue on another graph."""
 
     def settle(self, round: int) -> None:
-        """Prepare for the rounds on the final graph."""
+        """Prepare for the rounds on the final graph, where models do not converge from any start."""
+        return
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,13 @@ class Stopping:
     ``tol`` is the root mean square change of the shared predictions relative to their size.
     With ``patience``, the models of the round with the best validation loss are kept, and the run ends
     after that many rounds without a better one; rounds before the final graph do not count.
+    ``by_callbacks`` says whether callbacks may end the run.
     """
 
     rounds: int
     tol: float = 0.0
     patience: int | None = None
+    by_callbacks: bool = True
 
 
 @dataclass(frozen=True)
@@ -72,141 +77,153 @@ class Outcome:
     reason: str
 
 
-def run(
-    engine: Steps,
-    stopping: Stopping,
-    callbacks: Sequence[Callback] = (),
-    wiring: Wiring | None = None,
-    identity: Identity | None = None,
-) -> Outcome:
-    """Run rounds until there is a reason to stop; rewire between them if asked.
+class Loop:
+    """The rounds of a run, until there is a reason to stop; the graph is rewired between them if asked.
 
     ``identity`` identifies the run to a callback that saves its state; a run that was saved is resumed.
     """
-    rounds = stepwise(engine, stopping, callbacks, wiring, identity)
-    while True:
-        try:
-            next(rounds)
-        except StopIteration as end:
-            outcome: Outcome = end.value
-            return outcome
 
+    def __init__(
+        self,
+        engine: Steps,
+        stopping: Stopping,
+        callbacks: Sequence[Callback] = (),
+        wiring: Wiring | None = None,
+        identity: Identity | None = None,
+    ) -> None:
+        self._engine, self._stopping, self._callbacks = engine, stopping, callbacks
+        self._wiring = None if wiring is None else wiring.paced(stopping.rounds)
+        self._keeper, self._identity = keeper_in(callbacks), identity or {}
+        self._history, self._round = History(engine.labels), 0
+        self._best: tuple[float, int, Any] = np.inf, 0, None
+        """The lowest validation loss, its round and its models."""
+        self._first: int | None = None
+        """The first round on the final graph."""
 
-def stepwise(
-    engine: Steps,
-    stopping: Stopping,
-    callbacks: Sequence[Callback] = (),
-    wiring: Wiring | None = None,
-    identity: Identity | None = None,
-) -> Generator[None, None, Outcome]:
-    """Do what ``run`` does, pausing in every round once the nodes have shared, before they are measured.
+    def run(self) -> Outcome:
+        """Run to the end."""
+        rounds = self.stepwise()
+        while True:
+            try:
+                next(rounds)
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                return outcome
 
-    So several runs can proceed side by side, with their messages carried together.
-    """
-    wiring = None if wiring is None else wiring.paced(stopping.rounds)
-    for callback in callbacks:
-        callback.begin(stopping.rounds, len(engine.labels))
-    _tell_wired(engine, callbacks)
-    engine.start()
-    keeper, known = keeper_in(callbacks), identity or {}
-    at = _earlier(engine, stopping, callbacks, wiring, known)
-    resumed, at = at is not None, at or Position(History(engine.labels))
-    while True:
-        if not resumed:
-            engine.share(at.round)
-            yield
-            record = Record.of(at.round, engine.measure())
-            at.history.records.append(record)
-            if stopping.patience is not None and record.validation_loss < at.best[0]:
-                at.best = (record.validation_loss, at.round, engine.snapshot())
-            told = [callback.after_round(record) for callback in callbacks]
-            at.reason = _reason_to_stop(engine, stopping, told, wiring, at)
-            if keeper is not None:
-                keeper.keep(ROUNDS, known, partial(at.state, engine), at.round, bool(at.reason))
-        resumed = False
-        if at.reason:
-            break
-        stage = None if wiring is None else wiring.due(at.round)
-        if wiring is not None and stage is not None:
-            engine.rewire(wiring.wire(stage, engine))
-            _tell_wired(engine, callbacks)
-            if stage == wiring.stages - 1:
-                engine.settle(at.round)
-        at.round += engine.update(at.round)
-    kept, (_, when, models) = at.round, at.best
-    if models is not None and when != at.round:
-        present = engine.edges
-        engine.restore(models)
-        kept = when
-        if engine.edges is not present:
-            _tell_wired(engine, callbacks)
-    outcome = Outcome(at.history, kept, at.reason)
-    for callback in callbacks:
-        callback.end(outcome)
-    return outcome
+    def stepwise(self) -> Generator[None, None, Outcome]:
+        """Do what ``run`` does, pausing in every round once nodes have shared, before they are measured.
 
+        So several runs can proceed side by side, with their messages carried together.
+        """
+        engine, wiring = self._engine, self._wiring
+        for callback in self._callbacks:
+            callback.begin(self._stopping.rounds, len(engine.labels))
+        self._tell_wired()
+        engine.start()
+        reason = self._resume()
+        if reason is None:
+            reason = yield from self._measured()
+        while not reason:
+            stage = None if wiring is None else wiring.due(self._round)
+            if wiring is not None and stage is not None:
+                engine.rewire(wiring.wire(stage, engine))
+                self._tell_wired()
+                if stage == wiring.stages - 1:
+                    engine.settle(self._round)
+            self._round += engine.update(self._round)
+            reason = yield from self._measured()
+        _, best, models = self._best
+        if models is not None and best != self._round:
+            present, self._round = engine.edges, best
+            engine.restore(models)
+            if engine.edges is not present:
+                self._tell_wired()
+        outcome = Outcome(self._history, self._round, reason)
+        for callback in self._callbacks:
+            callback.end(outcome)
+        return outcome
 
-def _earlier(
-    engine: Steps,
-    stopping: Stopping,
-    callbacks: Sequence[Callback],
-    wiring: Wiring | None,
-    identity: Identity,
-) -> Position | None:
-    """Return the position of a saved run, with the engine restored to it; None for a new run.
+    def _tell_wired(self) -> None:
+        for callback in self._callbacks:
+            callback.wired(self._engine.labels, self._engine.edges)
 
-    Callbacks are told of all rounds so far again, so that their state is restored too. Whether the last
-    saved round was the last of the run follows from its records and is not read from the file.
-    """
-    keeper = keeper_in(callbacks)
-    if keeper is None:
-        return None
-    state = keeper.recall(ROUNDS, identity)
-    if state is None:
-        return None
-    given = engine.edges
-    with keeper.using(ROUNDS):
-        at = Position.of(state, engine)
-        if stopping.patience is not None and at.best[:2] != at.history.best():
-            raise FedRelaxError("its best round is not the best of its records")
-    if wiring is not None:
-        rounds = (record.round for record in at.history.records)
-        at.first = next(filter(wiring.settled, rounds), None)
-    told: list[bool | str | None] = []
-    for record in at.history.records:
-        told = [callback.after_round(record) for callback in callbacks]
-    at.reason = _reason_to_stop(engine, stopping, told, wiring, at)
-    if engine.edges is not given:
-        _tell_wired(engine, callbacks)
-    return at
+    def _measured(self) -> Generator[None, None, str]:
+        """Let nodes share, pause, and record the round; return why to stop, or an empty string."""
+        engine, round = self._engine, self._round
+        engine.share(round)
+        yield
+        record = Record.of(round, engine.measure())
+        self._history.records.append(record)
+        if self._stopping.patience is not None and record.validation_loss < self._best[0]:
+            self._best = record.validation_loss, round, engine.snapshot()
+        reason = self._reason_to_stop([each.after_round(record) for each in self._callbacks])
+        if self._keeper is not None:
+            self._keeper.keep(ROUNDS, self._identity, self._state, round, bool(reason))
+        return reason
 
-
-def _tell_wired(engine: Steps, callbacks: Sequence[Callback]) -> None:
-    for callback in callbacks:
-        callback.wired(engine.labels, engine.edges)
-
-
-def _reason_to_stop(
-    engine: Steps,
-    stopping: Stopping,
-    told: Sequence[bool | str | None],
-    wiring: Wiring | None,
-    at: Position,
-) -> str:
-    """Return why to stop, or an empty string to go on; ``told`` is what callbacks answered to the round."""
-    if at.first is None and (wiring is None or wiring.settled(at.round)):
-        at.first = at.round
-    if engine.at_rest:
-        return "predictions converged"
-    for answer in told:
-        if answer:
-            return answer if isinstance(answer, str) else "stopped by a callback"
-    if at.round >= stopping.rounds:
-        return "all rounds done"
-    if at.first is None:
+    def _reason_to_stop(self, answers: Sequence[bool | str | None]) -> str:
+        """Return why to stop, or an empty string; ``answers`` is what callbacks answered to the round."""
+        stopping, wiring, round = self._stopping, self._wiring, self._round
+        if self._first is None and (wiring is None or wiring.settled(round)):
+            self._first = round
+        if self._engine.at_rest:
+            return "predictions converged"
+        wish = next((answer for answer in answers if answer), None)
+        if wish and stopping.by_callbacks:
+            return wish if isinstance(wish, str) else "stopped by a callback"
+        if round >= stopping.rounds:
+            return "all rounds done"
+        if self._first is None:
+            return ""
+        if self._engine.may_rest and round > 0 and self._history.records[-1].change <= stopping.tol:
+            return "predictions converged"
+        since = round - max(self._best[1], self._first)
+        if stopping.patience is not None and since >= stopping.patience:
+            return "validation loss no longer improving"
         return ""
-    if engine.may_rest and at.round > 0 and at.history.records[-1].change <= stopping.tol:
-        return "predictions converged"
-    if stopping.patience is not None and at.round - max(at.best[1], at.first) >= stopping.patience:
-        return "validation loss no longer improving"
-    return ""
+
+    # What a stopped run needs to be resumed
+
+    def _state(self) -> dict[str, Any]:
+        """Return where the loop stands, and the state of the engine, as plain values."""
+        engine: Any = self._engine
+        loss, round, models = self._best
+        return {
+            "round": self._round,
+            "records": columns_of(self._history),
+            "best": (loss, round, None if models is None else engine.packed(models)),
+            "engine": engine.state(),
+        }
+
+    def _resume(self) -> str | None:
+        """Go to the last round that was saved and return why to stop after it; None for a new run.
+
+        Callbacks are told of all rounds so far again, so that their state is restored too. Whether the last
+        saved round was the last of the run follows from its records and is not read from the file.
+        """
+        engine: Any = self._engine
+        state = None if self._keeper is None else self._keeper.recall(ROUNDS, self._identity)
+        if self._keeper is None or state is None:
+            return None
+        given = engine.edges
+        with self._keeper.using(ROUNDS):
+            records = records_of(state["records"], len(engine.labels))
+            self._history, self._round = History(engine.labels, records), state["round"]
+            if type(self._round) is not int or records[-1].round != self._round:
+                raise FedRelaxError("its rounds are inconsistent")
+            engine.resume(state["engine"], self._round)
+            loss, when, models = state["best"]
+            models = None if models is None else engine.unpacked(models, when)
+            self._best = float(loss), int(when), models
+            if self._stopping.patience is not None and self._best[:2] != self._history.best():
+                raise FedRelaxError("its best round is not the best of its records")
+        rounds = [record.round for record in records]
+        if self._wiring is not None:
+            rounds = list(filter(self._wiring.settled, rounds))
+        self._first = next(iter(rounds), None)
+        for record in records:
+            answers = [callback.after_round(record) for callback in self._callbacks]
+        reason = self._reason_to_stop(answers)
+        if engine.edges is not given:
+            self._tell_wired()
+        return reason

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedrelax.combining import WAYS, Combine, Mean, as_combine
 from fedrelax.errors import FedRelaxError
+from fedrelax.linear.fixed_point import System
 from fedrelax.losses import LOSSES, Loss, Squared, Weighted, get_loss
 from fedrelax.network import Network
 from fedrelax.public import DRAWS
@@ -67,6 +68,11 @@ class RoundSettings:
         return self.objective == "gtvmin"
 
     @property
+    def system(self) -> System:
+        """The linear system whose solution is the fixed point."""
+        return "symmetric" if self.symmetric else "paper"
+
+    @property
     def factor(self) -> float:
         """The factor of GTV in the objective: alpha, or alpha / 2 for the paper's objective."""
         return self.alpha * (1.0 if self.symmetric else 0.5)
@@ -74,12 +80,11 @@ class RoundSettings:
     def check_values(self) -> None:
         """Refuse values that no network could be trained with."""
         check_number("alpha", self.alpha, least=0.0)
-        if self.rounds is not None:
-            check_count("rounds", self.rounds, least=0)
+        for name, least in (("rounds", 0), ("patience", 1), ("random_state", 0)):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), least)
         if self.tol is not None:
             check_number("tol", self.tol, least=0.0)
-        if self.patience is not None:
-            check_count("patience", self.patience, least=1)
         check_choice("objective", self.objective, ("paper", "gtvmin"))
         check_choice("weighting", self.weighting, ("mean", "rows"))
         check_choice("first_exchange", self.first_exchange, ("models", "zeros"))
@@ -89,8 +94,6 @@ class RoundSettings:
                     f"wiring={self.wiring!r} must be None or a fedrelax.wiring object"
                 )
             self.wiring.check()
-        if self.random_state is not None:
-            check_count("random_state", self.random_state, least=0)
 
     def check(self, network: Network) -> None:
         """Refuse settings that make no sense, or not with this network."""
@@ -100,7 +103,7 @@ class RoundSettings:
                 f"wiring={self.wiring.name!r} may join any two nodes, so it needs one common set "
                 "of public rows, and here every node has its own; pass one array as public"
             )
-        if self.patience is not None and not any(node.validation for node in network):
+        if self.patience is not None and network.validation_rows is None:
             raise FedRelaxError(
                 f"patience={self.patience} needs validation rows, and no node has any"
             )
@@ -161,11 +164,6 @@ class Settings(RoundSettings):
         """What stands around the exchange."""
         return as_layers(self.exchange)
 
-    @property
-    def accelerates(self) -> bool:
-        """Whether rounds may be accelerated where all nodes hear the same."""
-        return self.order == "simultaneous" and not self.damping and not self.layers
-
     def losses(self, kind: str) -> tuple[Loss, Loss]:
         """Return the loss on own rows and the loss across edges, for a kind of task."""
         loss = get_loss(self.loss, kind)
@@ -214,7 +212,14 @@ class Settings(RoundSettings):
             layer.check(network, self)
         _, discrepancy = self.losses(network.kind)
         if isinstance(discrepancy, Weighted):
-            _check_weights(discrepancy, network)
+            # Weights that are none are refused before any work is done.
+            public = network.public
+            for label in network.labels if public.common is None else network.labels[:1]:
+                try:
+                    discrepancy.weights(public.of(label))
+                except FedRelaxError as error:
+                    who = "" if public.common is not None else f"public rows of node {label!r}: "
+                    raise FedRelaxError(f"{who}{error}") from None
             if self.level != 1:
                 raise FedRelaxError(
                     f"level={self.level!r} separates level and shape over all public rows alike, and "
@@ -268,16 +273,3 @@ class Coupling(Settings):
     loss: Loss = field(default_factory=Squared)
     discrepancy: Loss = field(default_factory=Squared)
     combine: Combine = field(default_factory=Mean)
-
-
-def _check_weights(discrepancy: Weighted, network: Network) -> None:
-    """Ask for the weights of all public rows, so that those that are none are refused beforehand."""
-    public = network.public
-    if public.common is not None:
-        discrepancy.weights(public.common)
-        return
-    for label in network.nodes:
-        try:
-            discrepancy.weights(public.of(label))
-        except FedRelaxError as error:
-            raise FedRelaxError(f"public rows of node {label!r}: {error}") from None

@@ -5,35 +5,28 @@ A site sees its own rows, its own model, and messages. It never sees another sit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fedrelax.combining import Mean, usable
-from fedrelax.linear.acceleration import Step, accelerated
+from fedrelax.linear.arrays import Step, accelerated
 from fedrelax.losses import Loss, Squared
 from fedrelax.models import LocalModel, Rows, Task
 from fedrelax.network import Node
-from fedrelax.public import PublicRows, draw_like
+from fedrelax.public import PublicRows, Smoother, draw_like
 from fedrelax.runtime.exchange import Message
+from fedrelax.runtime.history import SiteMeasure
 from fedrelax.runtime.settings import Coupling, Distillation
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label
 
-
-@dataclass(frozen=True)
-class SiteMeasure:
-    """What a node reports of itself after a round: numbers only."""
-
-    local_loss: float
-    gtv: float
-    pull: float
-    """The coupling term of the node's own objective, without alpha."""
-    validation_loss: float
-    validation_rows: int
-    change: float
-    size: float
-    discrepancies: dict[Label, float]
+AnswerKey = str | tuple[str, Label]
+Inputs = dict[AnswerKey, AnyArray]
+Answers = dict[AnswerKey, FloatArray]
+"""Rows on which a node needs its model's answers, and these."""
+Smoothers = dict[Label | None, Smoother]
+"""What carries answers over to other rows, by the owner of the public rows; None for the common ones."""
 
 
 @dataclass
@@ -48,7 +41,7 @@ class Site:
     """Whom the node hears; a weight of 0 is heard and not heeded."""
     coupling: Coupling
     seed: int
-    answers: dict[str | tuple[str, Label], FloatArray] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
     received: dict[tuple[Label, Label], FloatArray] = field(default_factory=dict)
     shared: dict[Label, FloatArray] = field(default_factory=dict)
     change: float = np.inf
@@ -58,25 +51,21 @@ class Site:
     """What the model took for its neighbours' mean in the last round, where rounds are accelerated."""
     steps: list[Step] = field(default_factory=list)
     """Such means of the last rounds, with the mean of the answers that they led to."""
+    terms: Sequence[Rows] = ()
+    """What the model was fitted to."""
 
     def __post_init__(self) -> None:
+        self.label = self.node.label
         self._echo: tuple[int, AnyArray] | None = None
         self._weights: dict[Label, FloatArray] = {}
-        self.target = self.task.encode(self.node.y)
-        self.validation_target = (
-            None if self.node.validation is None else self.task.encode(self.node.validation[1])
-        )
-
-    @property
-    def label(self) -> Label:
-        """The node's name."""
-        return self.node.label
+        self.target, held = self.task.encode(self.node.y), self.node.validation
+        self.validation_target = None if held is None else self.task.encode(held[1])
 
     # What the model is asked
 
-    def inputs(self, coming: int = 0) -> dict[str | tuple[str, Label], AnyArray]:
+    def inputs(self, coming: int = 0) -> Inputs:
         """Return all rows on which the node needs its own model's answers before round ``coming``."""
-        asked: dict[str | tuple[str, Label], AnyArray] = {"own": self.node.X}
+        asked: Inputs = {"own": self.node.X}
         if self.node.validation is not None:
             asked["validation"] = self.node.validation[0]
         owners: Iterable[Label] = (self.label, *self.neighbours)
@@ -88,9 +77,14 @@ class Site:
             asked["echo", coming] = self._echo_rows(self.coupling.distillation, coming)
         return asked
 
-    def adopt(self, model: LocalModel, answers: dict[str | tuple[str, Label], FloatArray]) -> None:
-        """Take a newly fitted model and its answers on ``inputs()``."""
-        self.model, self.answers = model, answers
+    def adopt(
+        self,
+        model: LocalModel,
+        answers: Answers,
+        terms: Sequence[Rows] = (),
+    ) -> None:
+        """Take a newly fitted model, its answers on ``inputs()``, and what it was fitted to."""
+        self.model, self.answers, self.terms = model, answers, terms
 
     def answer(self, owner: Label) -> FloatArray:
         """Return the present model's predictions on someone's public rows."""
@@ -145,7 +139,11 @@ class Site:
         """
         terms = self.local_problem()
         if self.coupling.distillation is not None:
-            terms.append(self._own_echo(self.coupling.distillation, round))
+            z = self._echo_rows(self.coupling.distillation, round)
+            answer = self.answers.get(("echo", round))
+            if answer is None:  # the model is that of another round
+                answer = self.model.predict(z)
+            terms.append(Rows(z, answer, np.ones(len(z)), self.coupling.loss))
         if self.coupling.alpha > 0:
             terms += self._neighbour_terms()
         return terms
@@ -180,7 +178,10 @@ class Site:
         if not answers:
             return []
         X, loss = self.public.of(owner), self.coupling.discrepancy.plain
-        scale = self.coupling.alpha * self._scale(len(X)) * self._relevance(owner)
+        strength = self.coupling.alpha
+        if self.coupling.weighting == "mean":
+            strength *= len(self.target) / len(X)
+        scale = strength * self._relevance(owner)
         if not isinstance(self.coupling.combine, Mean):
             target, weight = self._combined(owner, answers, weights)
             return [Rows(X, target, scale * weight, loss)]
@@ -211,7 +212,8 @@ class Site:
         weights = [a for j, a in self.neighbours.items() if a > 0 and (j, j) in self.received]
         return (
             coupling.update == "difference"
-            and coupling.accelerates
+            and coupling.order == "simultaneous"
+            and not (coupling.damping or coupling.layers)
             and self.model.settles
             and not self.task.is_classification
             and len(weights) == self.nodes - 1
@@ -247,16 +249,6 @@ class Site:
             self._weights[key] = np.ones(len(X)) if found is None else found
         return self._weights[key]
 
-    def _scale(self, m_pub: int) -> float:
-        return len(self.target) / m_pub if self.coupling.weighting == "mean" else 1.0
-
-    def _own_echo(self, echo: Distillation, round: int) -> Rows:
-        """Return a round's rows, labelled by the model of the last one."""
-        z, answer = self._echo_rows(echo, round), self.answers.get(("echo", round))
-        if answer is None:  # the model is that of another round
-            answer = self.model.predict(z)
-        return Rows(z, answer, np.ones(len(z)), self.coupling.loss)
-
     def _echo_rows(self, echo: Distillation, round: int) -> AnyArray:
         """Return the rows that a round draws: known beforehand, so the model is asked once for all."""
         if self._echo is None or self._echo[0] != round:
@@ -277,19 +269,39 @@ class Site:
         if self.coupling.weighting == "rows":
             sizes = {j: len(self.public.of(j)) for j in discrepancies}
             pull = sum(self.neighbours[j] * d * sizes[j] / m for j, d in discrepancies.items())
-        validation = np.nan
-        if self.validation_target is not None:
-            validation = self.coupling.loss.mean(self.validation_target, self.answers["validation"])
+        held, loss, validation = self.validation_target, self.coupling.loss, np.nan
+        if held is not None:
+            validation = loss.mean(held, self.answers["validation"])
         return SiteMeasure(
-            local_loss=self.coupling.loss.mean(self.target, self.answers["own"]),
+            local_loss=loss.mean(self.target, self.answers["own"]),
             gtv=gtv,
             pull=pull,
             validation_loss=validation,
-            validation_rows=0 if self.validation_target is None else len(self.validation_target),
+            validation_rows=0 if held is None else len(held),
             change=self.change,
             size=_mean_square(self.shared[self.label]),
             discrepancies=discrepancies,
         )
+
+    def own_losses(self, others: Iterable[Label], smoothers: Smoothers) -> dict[Label, float]:
+        """Return the loss on own rows if the node predicted them with each neighbour's answers.
+
+        A smoother carries answers over from public rows; ``smoothers`` holds those made so far.
+        """
+        public, W, found = self.public, None, dict[Label, float]()
+        X = public.as_numbers(self.node.X)
+        for j in others:
+            answer = self.received.get((j, j))
+            if answer is None:
+                found[j] = np.inf
+                continue
+            owner = None if public.common is not None else j
+            if owner not in smoothers:
+                smoothers[owner] = Smoother(public.as_numbers(public.of(j)))
+            if W is None or owner is not None:
+                W = smoothers[owner].carrying(X)
+            found[j] = self.coupling.loss.mean(self.target, self.task.plausible(W @ answer))
+        return found
 
     def discrepancies(self, others: Iterable[Label]) -> dict[Label, float]:
         """Return d(i, j) for each j that the node has heard: on j's public rows, against j's answers."""

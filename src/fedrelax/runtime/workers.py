@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 
-from fedrelax.errors import FedRelaxError, did_you_mean
+from fedrelax.errors import FedRelaxError, did_you_mean, in_one_line
 from fedrelax.extras import need
 from fedrelax.threads import one_thread
 
@@ -76,7 +76,9 @@ def check_backend(backend: Any, address: Any) -> None:
         )
 
 
-_present: ContextVar[tuple[str, Cluster | None] | None] = ContextVar("backend", default=None)
+_present: ContextVar[tuple[str | None, Cluster | None]] = ContextVar(
+    "backend", default=(None, None)
+)
 """What was asked for: joblib's name of the backend, and the cluster if it is one."""
 
 
@@ -92,10 +94,8 @@ def using_backend(backend: str | None, address: str | None = None) -> Iterator[N
         yield
         return
     with ExitStack() as stack:
-        cluster: Cluster | None = None
-        if backend in PACKAGES:
-            join = _join_dask if backend == "dask" else _join_ray
-            cluster = join(address, stack)
+        join = {"dask": _join_dask, "ray": _join_ray}.get(backend)
+        cluster = None if join is None else join(address, stack)
         token = _present.set((JOBLIB[backend], cluster))
         try:
             yield
@@ -165,7 +165,7 @@ def _check_address(address: str) -> None:
 
 def _unreachable(backend: str, address: str | None, command: str, error: Exception) -> ClusterError:
     where = "" if address is None else f", address={address!r}"
-    text = " ".join(str(error).split())[:200]
+    text = in_one_line(error, kind=False)[:200]
     return ClusterError(
         f"backend={backend!r}{where}: no cluster could be joined ({text}); start one and "
         f"give the address= that {command} prints"
@@ -188,7 +188,7 @@ class Workers:
     @contextmanager
     def open(self) -> Iterator[Run]:
         """Yield a function that runs tasks; workers start with its first call and stay to the end."""
-        _, cluster = _present.get() or (None, None)
+        _, cluster = _present.get()
         with one_thread(), ExitStack() as stack:
             pools: list[Parallel] = []
 
@@ -213,8 +213,7 @@ class Workers:
     @property
     def backend(self) -> str:
         """joblib's name for the backend, or the name of the backend's class."""
-        name, _ = _present.get() or (None, None)
-        kind = name or type(get_active_backend(prefer=self._prefer)[0]).__name__
+        kind = _present.get()[0] or type(get_active_backend(prefer=self._prefer)[0]).__name__
         return {"ThreadingBackend": "threading", "LokyBackend": "loky"}.get(kind, kind)
 
     def _parallel(self) -> Parallel:
@@ -230,10 +229,21 @@ class Workers:
 def _in_parts(
     run: Run, workers: int, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
 ) -> list[Any]:
-    """Run on a cluster, or a backend of joblib's that is not known: in a few parts."""
+    """Run on a cluster, or a backend of joblib's that is not known: in a few parts.
+
+    What a cluster raises when workers die becomes one sentence.
+    """
     many = min(len(tasks), PARTS_PER_WORKER * workers)
-    with _lost_work():
+    try:
         found = run(_part, [(function, tasks[k::many]) for k in range(many)])
+    except Exception as error:
+        theirs = type(error).__module__.startswith(CLUSTER_ERRORS)
+        if not (theirs or isinstance(error, CancelledError)):
+            raise
+        raise ClusterError(
+            f"the cluster lost some of the nodes ({in_one_line(error)[:200]}); check its logs for "
+            "workers that died, often for lack of memory, and run again"
+        ) from error
     found = copy.deepcopy(found)  # shared arrays are read-only
     return [found[k % many][k // many] for k in range(len(tasks))]
 
@@ -247,24 +257,6 @@ def _part(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> lis
     with one_thread(), parallel_config("sequential"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [function(*task) for task in copy.deepcopy(tasks)]
-
-
-@contextmanager
-def _lost_work() -> Iterator[None]:
-    """Turn what a cluster raises when workers die into one sentence."""
-    try:
-        yield
-    except Exception as error:
-        lost = isinstance(error, CancelledError) or type(error).__module__.startswith(
-            CLUSTER_ERRORS
-        )
-        if not lost:
-            raise
-        text = " ".join(str(error).split())[:200]
-        raise ClusterError(
-            f"the cluster lost some of the nodes ({type(error).__name__}: {text}); check its logs for "
-            "workers that died, often for lack of memory, and run again"
-        ) from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from fedrelax.models.trees import is_forest, is_tree
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Keeper
-from fedrelax.runtime.callbacks import columns_of, records_of
+from fedrelax.runtime.history import columns_of, records_of
 from fedrelax.selection.candidates import Candidate
 from fedrelax.selection.losses import Losses, Recorded
 from fedrelax.solvers import FedRelax

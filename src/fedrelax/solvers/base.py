@@ -19,9 +19,9 @@ from fedrelax.losses import Loss, Weighted
 from fedrelax.models import LocalModel, Task
 from fedrelax.network import Network
 from fedrelax.network.rows import Lookup
-from fedrelax.runtime import Callback, History, Stopping, run
+from fedrelax.runtime import Callback, History, Loop, Stopping
 from fedrelax.runtime.callbacks import keeper_in
-from fedrelax.runtime.exchange import Promise
+from fedrelax.runtime.exchange import Layer, Promise
 from fedrelax.typing import DataFrame, FloatArray, Label, Model
 from fedrelax.validation import check_callbacks
 from fedrelax.views import view
@@ -94,10 +94,9 @@ class EdgeValues(Mapping[tuple[Label, Label], float]):
 
     @cached_property
     def _all(self) -> dict[tuple[Label, Label], float]:
-        A, labels = self._graph.adjacency, self._graph.labels
+        A, labels = self._graph.adjacency.tocoo(), self._graph.labels
         values = self._values() if callable(self._values) else self._values
-        learners = np.repeat(np.arange(len(labels)), np.diff(A.indptr)).tolist()
-        ends = zip(learners, A.indices.tolist(), values.tolist(), strict=True)
+        ends = zip(A.row.tolist(), A.col.tolist(), values.tolist(), strict=True)
         return {(labels[i], labels[j]): value for i, j, value in ends}
 
     def __getitem__(self, edge: tuple[Label, Label]) -> float:
@@ -147,15 +146,11 @@ class Result:
     def with_alone(self, labels: Iterable[Label]) -> Result:
         """Return this result with the models of round 0 at these nodes."""
         first = {label: self.alone[label] for label in labels}
-        if not first:
-            return self
-        return replace(self, local_models={**self.local_models, **first}, stayed=tuple(first))
+        return replace(self.with_models(first), stayed=tuple(first)) if first else self
 
     def with_models(self, models: Mapping[Label, LocalModel]) -> Result:
         """Return this result with other models at some nodes."""
-        if not models:
-            return self
-        return replace(self, local_models={**self.local_models, **models})
+        return replace(self, local_models={**self.local_models, **models}) if models else self
 
     @property
     def clusters(self) -> list[list[Label]]:
@@ -181,9 +176,8 @@ class Result:
         import pandas as pd
 
         known, nan = self.discrepancies, float("nan")
-        given = {
-            (u, v): weight for u, v, weight in (self.graph if graph is None else graph).edges()
-        }
+        whole = self.graph if graph is None else graph
+        given = {(u, v): weight for u, v, weight in whole.edges()}
         used = dict(given)
         if self.kept is not None:
             used |= {edge: 0.0 for edge in given if edge in known}
@@ -218,15 +212,19 @@ class Solver(ABC):
         check_callbacks(callbacks)
         network.check()
         self.check(network)
-        saves = keeper_in(callbacks) is not None
-        identity = identity_of(network, self) if saves else None
-        engine, losses = self.prepare(network), self.losses(network.kind)
-        if saves:
-            self._check_kept(engine)
+        engine, losses, identity = self.prepare(network), self.losses(network.kind), None
+        if keeper_in(callbacks) is not None:
+            reason = engine.unsupported_checkpoint()
+            if getattr(self, "random_state", 0) is None:
+                reason = "random_state=None draws a new seed every time; give a number"
+            if reason is not None:
+                raise FedRelaxError(f"no checkpoint can be kept of this run: {reason}")
+            identity = identity_of(network, self)
         with engine.working():
-            outcome = run(engine, self.stopping(engine), callbacks, self.wiring, identity)
-        graph = network.graph
-        kept = None
+            outcome = Loop(engine, self.stopping(engine), callbacks, self.wiring, identity).run()
+        settings: Any = self
+        promises = [layer.promise(network, settings) for layer in self.layers]
+        graph, kept = network.graph, None
         if self.wiring is not None:
             kept = Graph(engine.edges, graph.labels, graph.positions, graph.geographic)
         return Result(
@@ -241,24 +239,13 @@ class Solver(ABC):
             reason=outcome.reason,
             losses=(losses[0].name, losses[1].name),
             engine=engine.name,
-            around=self.around(network),
-            promises=self.promises(network),
+            around=tuple(layer.describe(network, settings) for layer in self.layers),
+            promises=tuple(promise for promise in promises if promise is not None),
         )
 
-    def _check_kept(self, engine: Engine) -> None:
-        """Refuse a run that could not go on as if nothing had happened."""
-        reason = engine.unsupported_checkpoint()
-        if getattr(self, "random_state", 0) is None:
-            reason = "random_state=None draws a new seed every time; give a number"
-        if reason is not None:
-            raise FedRelaxError(f"no checkpoint can be kept of this run: {reason}")
-
-    def around(self, network: Network) -> tuple[str, ...]:
-        """Return what stands around the exchange, a sentence each."""
-        return ()
-
-    def promises(self, network: Network) -> tuple[Promise, ...]:
-        """Return the privacy that is promised to every node."""
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """What stands around the exchange."""
         return ()
 
     def stopping(self, engine: Engine) -> Stopping:

@@ -10,7 +10,6 @@ from fedrelax.losses import Loss, Squared
 from fedrelax.models import adapt
 from fedrelax.network import Network
 from fedrelax.runtime import RoundSettings, Settings
-from fedrelax.runtime.exchange import Promise
 from fedrelax.solvers.base import Solver
 from fedrelax.validation import check_choice, check_number
 
@@ -34,15 +33,6 @@ class FedRelax(Settings, Solver):
         """Return the engine of the given name, or the first that serves this network."""
         return prepare(self.engine, network, self)
 
-    def around(self, network: Network) -> tuple[str, ...]:
-        """Return what stands around the exchange, a sentence each."""
-        return tuple(layer.describe(network, self) for layer in self.layers)
-
-    def promises(self, network: Network) -> tuple[Promise, ...]:
-        """Return the privacy that the layers promise to every node."""
-        found = (layer.promise(network, self) for layer in self.layers)
-        return tuple(promise for promise in found if promise is not None)
-
     def settles(self, network: Network) -> bool:
         """Tell whether rounds are cheap and lead to one point, wherever they start."""
         return engine_for(self.engine, network, self).settles
@@ -51,13 +41,11 @@ class FedRelax(Settings, Solver):
         """Return the most rounds: as given, or as many as suit the models."""
         if self.rounds is not None:
             return self.rounds
-        kind = engine_for(self.engine, network, self)
-        models = network.distinct_models.values()
-        if self.update != "difference" or all(
-            adapt(model, network.task).settles for model in models
-        ):
-            return kind.usual_rounds
-        return kind.few_rounds
+        kind, few = engine_for(self.engine, network, self), False
+        if self.update == "difference":
+            models = network.distinct_models.values()
+            few = not all(adapt(model, network.task).settles for model in models)
+        return kind.few_rounds if few else kind.usual_rounds
 
 
 @dataclass(frozen=True)
@@ -94,7 +82,7 @@ class GradientFedRelax(RoundSettings, Solver):
         reason = GradientEngine.unsupported_reason(network, self)
         if reason is not None:
             raise UnsupportedNetworkError(GradientEngine.name, reason)
-        return GradientEngine.of(network, self)
+        return GradientEngine(network, self)
 
     def losses(self, kind: str) -> tuple[Loss, Loss]:
         """Return squared error for both."""

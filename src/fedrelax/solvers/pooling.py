@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fedrelax.engines import UnsupportedNetworkError
+from fedrelax.engines import Engine, UnsupportedNetworkError
 from fedrelax.errors import FedRelaxError
 from fedrelax.losses import Loss, usual_loss
 from fedrelax.network import Network
 from fedrelax.pooling.engine import PoolingEngine
 from fedrelax.pooling.network import MOST_NODES, PooledNetwork, find, sample_size
-from fedrelax.runtime import Callback, Keeper, Outcome
-from fedrelax.runtime.history import Record
-from fedrelax.solvers.base import Result, Solver
-from fedrelax.typing import Label, SparseMatrix
-from fedrelax.validation import check_callbacks
+from fedrelax.runtime import Stopping
+from fedrelax.solvers.base import Solver
 from fedrelax.wiring import Wiring
 
 MOST, MOST_NUMBERS = 5e8, 3e8
@@ -41,29 +37,6 @@ def check_default(network: Network) -> None:
             "merge rare classes, or give a model and an alpha of your own, such as "
             "DecisionTreeClassifier() with alpha 0.1"
         )
-
-
-class Listening(Callback):
-    """A callback that hears of every round, and whose wish to stop is not followed."""
-
-    def __init__(self, callback: Callback) -> None:
-        self._callback = callback
-
-    def begin(self, rounds: int, n_nodes: int) -> None:
-        """Pass it on."""
-        self._callback.begin(rounds, n_nodes)
-
-    def wired(self, labels: tuple[Label, ...], edges: SparseMatrix) -> None:
-        """Pass it on."""
-        self._callback.wired(labels, edges)
-
-    def after_round(self, record: Record) -> None:
-        """Pass it on."""
-        self._callback.after_round(record)
-
-    def end(self, outcome: Outcome) -> None:
-        """Pass it on."""
-        self._callback.end(outcome)
 
 
 @dataclass
@@ -107,11 +80,9 @@ class PartialPooling(Solver):
             return f"{n} nodes are too many to solve for all at once"
         return None
 
-    def solve(self, network: Network, callbacks: Sequence[Callback] = ()) -> Result:
-        """Train the network; all rounds are computed first, so callbacks hear of them but stop none."""
-        check_callbacks(callbacks)
-        heard = [one if isinstance(one, Keeper) else Listening(one) for one in callbacks]
-        return super().solve(network, heard)
+    def stopping(self, engine: Engine) -> Stopping:
+        """Go through all rounds: they are computed first, so callbacks hear of them but stop none."""
+        return replace(super().stopping(engine), by_callbacks=False)
 
     def check(self, network: Network) -> None:
         """Refuse networks that it does not serve."""

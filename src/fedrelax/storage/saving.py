@@ -39,7 +39,7 @@ from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation
 from fedrelax.files import dump_toml, to_npy
 from fedrelax.living import LivingNetwork
-from fedrelax.living.changelog import now
+from fedrelax.living.changes import now
 from fedrelax.living.overlay import GONE
 from fedrelax.models import LocalModel
 from fedrelax.models.difference import DifferenceModel

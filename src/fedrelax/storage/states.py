@@ -1,6 +1,6 @@
 """State as bytes: JSON and arrays as ``.npy``, with a version and a checksum. No code, no pickle.
 
-    FEDRELAX-STATE-3, a line break | SHA-256 of the rest | JSON, a line break | blocks
+    FEDRELAX-STATE-4, a line break | SHA-256 of the rest | JSON, a line break | blocks
 
 Checkpoints, the states of a federation's sites and hub, and the letters between them are written like
 this. The JSON holds a tree and the lengths of the blocks. In the tree null, true, false, numbers, texts
@@ -25,7 +25,7 @@ from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.files import RESULT, Refused, from_npy, read_file, to_npy, why_unread, write_whole
 from fedrelax.runtime import Message
 
-MAGIC = b"FEDRELAX-STATE-3\n"
+MAGIC = b"FEDRELAX-STATE-4\n"
 BEGIN = len(MAGIC) + hashlib.sha256().digest_size
 """Where the JSON begins."""
 NUMBERS = ("<f8", "<f4", "<i8", "<i4", "|b1")

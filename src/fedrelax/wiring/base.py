@@ -48,6 +48,8 @@ class Wiring(ABC):
     """
 
     name: ClassVar[str]
+    needs_common: ClassVar[bool] = False
+    """Whether all nodes must have one common public set."""
     every: int | None = None
 
     @property
@@ -59,11 +61,6 @@ class Wiring(ABC):
     def wire(self, stage: int, view: View) -> SparseMatrix:
         """Return the graph for the next rounds: symmetric CSR with the weights of the edges kept."""
 
-    @property
-    def needs_common(self) -> bool:
-        """Whether all nodes must have one common public set."""
-        return False
-
     def paced(self, rounds: int) -> Self:
         """Return this wiring with ``every`` set for a run of this many rounds."""
         if self.every is not None:
@@ -73,14 +70,13 @@ class Wiring(ABC):
 
     def due(self, round: int) -> int | None:
         """Return the number of the stage that begins after this round, or None."""
-        assert self.every is not None
-        stage = round // self.every - 1
-        return stage if round % self.every == 0 and 0 <= stage < self.stages else None
+        every = self.every or USUAL
+        stage = round // every - 1
+        return stage if round % every == 0 and 0 <= stage < self.stages else None
 
     def settled(self, round: int) -> bool:
         """Tell whether this round is on the final graph."""
-        assert self.every is not None
-        return round > self.stages * self.every
+        return round > self.stages * (self.every or USUAL)
 
     def check(self) -> None:
         """Refuse settings that make no sense."""
@@ -95,7 +91,7 @@ class Ranked:
         self.n = edges.shape[0]
         self.starts: IntArray = np.asarray(edges.indptr, dtype=np.int64)
         self.degree: IntArray = np.diff(self.starts)
-        self.row: IntArray = np.repeat(np.arange(self.n), self.degree)
+        self.row: IntArray = edges.tocoo(copy=False).row
         self.order: IntArray = np.lexsort((values, self.row))
         self.sorted: FloatArray = values[self.order]
         self.rank: IntArray = np.arange(len(values)) - np.repeat(self.starts[:-1], self.degree)

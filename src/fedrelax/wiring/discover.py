@@ -28,7 +28,7 @@ class Discover(Wiring):
     than on a given graph, since here anybody may be one.
     """
 
-    name = "discover"
+    name, needs_common = "discover", True  # any two nodes may become neighbours
 
     rewire: Rewire = field(default_factory=lambda: Rewire(friends=0.5))
     candidates: int = 60
@@ -38,11 +38,6 @@ class Discover(Wiring):
     def stages(self) -> int:
         """The stages of the rewiring."""
         return self.rewire.stages
-
-    @property
-    def needs_common(self) -> bool:
-        """Any two nodes may become neighbours, so all must answer on the same rows."""
-        return True
 
     def check(self) -> None:
         """Check the rewiring's settings too."""
@@ -68,17 +63,12 @@ class Discover(Wiring):
             low = points @ rng.standard_normal((points.shape[1], DIRECTIONS))
         near: IntArray = cKDTree(low).query(low, k=k + 1)[1]
         strangers = rng.integers(n, size=(n, max(1, k // 10)))
-        ends = np.hstack([near, strangers])
-        rows = np.repeat(np.arange(n), ends.shape[1])
-        return symmetric(rows, ends.ravel(), n)
-
-
-def symmetric(rows: IntArray, columns: IntArray, n: int) -> SparseMatrix:
-    """Return the symmetric 0/1 matrix of these pairs, without self-loops."""
-    other = rows != columns
-    rows, columns = rows[other], columns[other]
-    matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
-    both = sparse.csr_array(matrix + matrix.T)
-    both.data[:] = 1.0
-    both.sort_indices()
-    return both
+        others = np.hstack([near, strangers])
+        rows, columns = np.repeat(np.arange(n), others.shape[1]), others.ravel()
+        other = rows != columns
+        ends = rows[other], columns[other]
+        matrix = sparse.csr_array((np.ones(len(ends[0])), ends), shape=(n, n))
+        both = sparse.csr_array(matrix + matrix.T)
+        both.data[:] = 1.0
+        both.sort_indices()
+        return both

@@ -9,7 +9,7 @@ import numpy as np
 from fedrelax.errors import FedRelaxError
 from fedrelax.linear.arrays import nonzero
 from fedrelax.typing import FloatArray, IntArray, SparseMatrix
-from fedrelax.wiring.base import Ranked, View, Wiring, marked
+from fedrelax.wiring.base import USUAL, Ranked, View, Wiring, marked
 
 FLOOR = 1e-3
 """Discrepancies below this share of the mean are raised to it: ratios of smaller ones mean nothing."""
@@ -114,7 +114,7 @@ def _with_friends(edges: SparseMatrix, kept: SparseMatrix, share: float) -> Spar
         return edges
     friends = kept.copy()
     friends.data = np.ones_like(friends.data)
-    row = np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
+    row = edges.tocoo(copy=False).row
     degree = np.diff(kept.indptr)
     fewer = np.minimum(degree[row], degree[edges.indices])
     common = np.asarray((friends @ friends)[row, edges.indices]).ravel()
@@ -151,13 +151,11 @@ class Guarded(Rewire):
 
     def due(self, round: int) -> int | None:
         """Return the stage that begins after this round, or None; the first one comes after round 0."""
-        assert self.every is not None
-        return super().due(round + self.every)
+        return super().due(round + (self.every or USUAL))
 
     def settled(self, round: int) -> bool:
         """Tell whether this round is on the final graph."""
-        assert self.every is not None
-        return super().settled(round + self.every)
+        return super().settled(round + (self.every or USUAL))
 
     def keep(self, stage: int, edges: SparseMatrix, view: View) -> SparseMatrix:
         """Return the edges that one end keeps and to which the other consents."""

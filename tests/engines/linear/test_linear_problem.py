@@ -7,7 +7,7 @@ from scipy import sparse
 from benchmarks.speed.floor import measure_floor, round_bytes, stored_bytes
 from fedrelax.linear import ExactUpdate, LinearProblem, solve_fixed_point
 from fedrelax.linear.fixed_point import invert
-from fedrelax.linear.gram import NodeRows
+from fedrelax.linear.problem import NodeRows
 from fedrelax.losses import Squared
 
 from .linear_networks import dense_solution, random_net

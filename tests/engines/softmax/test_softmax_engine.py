@@ -97,7 +97,7 @@ def test_every_round_is_the_same(seed, n, k, d, intercept, validation, alpha, da
 
 def test_small_groups_of_nodes_give_the_same(monkeypatch):
     monkeypatch.setattr("fedrelax.engines.softmax.nodes_at_once", lambda *sizes: 2)
-    monkeypatch.setattr("fedrelax.engines.answers.AT_ONCE", 1)
+    monkeypatch.setattr("fedrelax.engines.batch.AT_ONCE", 1)
     assert_same(softmax_network(5, n=5, validation=True), alpha=0.4)
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrelax.engines.answers import learners_of
 from fedrelax.engines.base import UnsupportedNetworkError
 from fedrelax.engines.batch import BatchEngine
-from fedrelax.engines.linear.checks import unsupported_models, unsupported_rows
-from fedrelax.engines.linear.network import Coordinates, LinearNetwork
+from fedrelax.engines.linear.network import (
+    Coordinates,
+    unsupported_models,
+    unsupported_rows,
+)
 from fedrelax.linear.arrays import with_constant
-from fedrelax.linear.fixed_point import ExactUpdate, System, invert, solve_fixed_point
-from fedrelax.linear.gram import BUFFER_NUMBERS, NodeRows
-from fedrelax.linear.problem import LinearProblem, with_level
+from fedrelax.linear.fixed_point import ExactUpdate, invert, solve_fixed_point
+from fedrelax.linear.problem import BUFFER_NUMBERS, LinearProblem, with_level
 from fedrelax.losses import Squared
 from fedrelax.models import Rows, adapt
-from fedrelax.network import Network, StackedRows
-from fedrelax.runtime import Coupling, RoundSettings, Settings
+from fedrelax.network import Network
+from fedrelax.runtime import Coupling, Settings
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, SparseMatrix
 
@@ -38,15 +39,12 @@ class ArrayEngine(BatchEngine):
     on public rows is measured by factors or Gram matrices of them.
     """
 
-    task, losses, loss = "regression", (Squared,), Squared()
+    task, loss = "regression", Squared()
 
     def __init__(self, network: Network, coupling: Coupling) -> None:
-        stacked = LinearNetwork.of(network)
-        self._level = coupling.level
-        self.network = stacked
-        self._take(Coordinates.standard(stacked.own.X, stacked.intercept))
+        super().__init__(network, coupling)
+        self._take(Coordinates.standard(self.network.own.X, self.network.intercept))
         self.models = self.alone = self._trained_alone()
-        super().__init__(stacked, coupling)
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
@@ -55,11 +53,10 @@ class ArrayEngine(BatchEngine):
 
     def _take(self, coordinates: Coordinates) -> None:
         """Set up rows and problem in these coordinates."""
-        self.coordinates, network = coordinates, self.network
-        own, ends = self._rows(network.own), network.public_offsets
-        self.own, self.held = list(own.groups()), []
-        if network.validation is not None:
-            self.held = list(self._rows(network.validation).groups())
+        self.coordinates, network, level = coordinates, self.network, self.coupling.level
+        own, ends = network.node_rows(network.own, coordinates), network.public_offsets
+        self.own = list(own.groups())
+        self.held = list(network.node_rows(network.validation, coordinates).groups())
         public = coordinates.rows(network.public)
         self.problem = LinearProblem(
             own,
@@ -68,17 +65,13 @@ class ArrayEngine(BatchEngine):
             public,
             public_offsets=ends,
             ridge=network.ridge / coordinates.scale**2 / own.counts[:, None],
-            level=self._level,
+            level=level,
         )
         self._factor: FloatArray | None = None
         if ends is None:
             public = with_constant(public, network.intercept)
             self._factor = _factor(public)
-            self._levelled = _factor(with_level(public, self._level))
-
-    def _rows(self, rows: StackedRows) -> NodeRows:
-        X = self.coordinates.rows(rows.X)
-        return NodeRows(X, rows.y, rows.offsets, intercept=self.network.intercept)
+            self._levelled = _factor(with_level(public, level))
 
     def _trained_alone(self) -> FloatArray:
         """Solve ``(H_i + R_i) u = b_i``, then refine with residuals of the rows themselves.
@@ -125,12 +118,10 @@ class ArrayEngine(BatchEngine):
         stretch = float(scale.max() / scale.min())
         return np.asarray(free & (LEAST_SPREAD * stretch * np.sqrt(condition) > 1))
 
-    def predicted(self, rows: AnyArray, models: AnyArray) -> FloatArray:
-        """Return ``X w``."""
+    def _predict(self, rows: AnyArray, models: AnyArray) -> FloatArray:
         return np.asarray(rows @ models)
 
-    def answers_of(self, models: FloatArray) -> FloatArray:
-        """Return the models themselves."""
+    def _answers_of(self, models: FloatArray) -> FloatArray:
         return models
 
     @property
@@ -138,8 +129,7 @@ class ArrayEngine(BatchEngine):
         """The messages of the last round, which are models."""
         return self.sent
 
-    def mean_squares(self, values: FloatArray) -> FloatArray:
-        """Return the mean squared predictions on every node's public rows."""
+    def _mean_squares(self, values: FloatArray) -> FloatArray:
         if self._factor is not None:
             predictions = self._factor @ values
             squares = np.einsum("nrq,nrq->n", predictions, predictions)
@@ -157,7 +147,7 @@ class ArrayEngine(BatchEngine):
         mine, theirs = self.models, self.sent
         if common:
             mine, theirs = self._levelled @ mine, self._levelled @ theirs
-        learners, values = learners_of(edges), np.empty(edges.nnz)
+        learners, values = edges.tocoo(copy=False).row, np.empty(edges.nnz)
         few = max(1, BUFFER_NUMBERS // (mine[0].size if common else self.problem.public[0].size))
         for lo in range(0, len(values), few):
             part = slice(lo, lo + few)
@@ -187,12 +177,20 @@ class LinearEngine(ArrayEngine):
     usual_rounds, settles = 200, True
 
     def __init__(self, network: Network, settings: Settings) -> None:
-        self._settings, self._straight = settings, goes_straight(settings)
+        self._settings = settings
+        self._straight = (
+            settings.rounds is None
+            and settings.wiring is None
+            and settings.patience is None
+            and not settings.damping
+            and (settings.tol is None or settings.tol > 0)
+        )
+        """Whether only the fixed point matters: no number of rounds, nothing to do on the way."""
         if self._straight:
             self.usual_rounds = MOST_ROUNDS
         super().__init__(network, settings.coupling("regression"))
         self.exact = ExactUpdate(
-            self.problem, settings.alpha, system=system_of(settings), alone=self.alone
+            self.problem, settings.alpha, system=settings.system, alone=self.alone
         )
         condition = self.exact.condition
         unsafe = ~(condition <= TOGETHER_CONDITION) | self._may_look_constant(condition)
@@ -211,11 +209,6 @@ class LinearEngine(ArrayEngine):
         if settings.level < 1 and network.public.common is None:
             return f"level={settings.level!r} needs one common set of public rows"
         return super().unsupported_network(network, settings)
-
-    @classmethod
-    def of(cls, network: Network, settings: Settings) -> LinearEngine:
-        """Form and invert the nodes' matrices; refuse what would lose digits."""
-        return cls(network, settings)
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Continue on another graph, with new inverses."""
@@ -241,19 +234,3 @@ class LinearEngine(ArrayEngine):
         solution = solve_fixed_point(self.exact, self.sent, tol=tol, max_rounds=MOST_ROUNDS)
         self.models, self.at_rest = solution.models, solution.converged
         return solution.rounds
-
-
-def goes_straight(settings: Settings) -> bool:
-    """Tell whether only the fixed point matters: no number of rounds, nothing to do on the way."""
-    return (
-        settings.rounds is None
-        and settings.wiring is None
-        and settings.patience is None
-        and not settings.damping
-        and (settings.tol is None or settings.tol > 0)
-    )
-
-
-def system_of(settings: RoundSettings) -> System:
-    """Return the system whose solution is the fixed point."""
-    return "symmetric" if settings.objective == "gtvmin" else "paper"

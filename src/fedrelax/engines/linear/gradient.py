@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedrelax.engines.base import of_shape
-from fedrelax.engines.linear.engine import ArrayEngine, system_of
+from fedrelax.engines.linear.engine import ArrayEngine
 from fedrelax.engines.linear.network import Coordinates
 from fedrelax.linear.fixed_point import NeighbourTerms, System
 from fedrelax.linear.problem import LinearProblem
@@ -26,10 +26,10 @@ class RMSprop:
         self.rate, self.smoothing, self.epsilon = rate, smoothing, epsilon
         self.memory = np.zeros_like(like)
 
-    def __call__(self, W: AnyArray, gradient: AnyArray) -> None:
-        """Move the models by one step, in place."""
+    def __call__(self, gradient: AnyArray) -> FloatArray:
+        """Return what is to be subtracted from the models."""
         self.memory = self.smoothing * self.memory + (1 - self.smoothing) * gradient**2
-        W -= self.rate * gradient / (np.sqrt(self.memory) + self.epsilon)
+        return np.asarray(self.rate * gradient / (np.sqrt(self.memory) + self.epsilon))
 
 
 class GradientRounds:
@@ -57,8 +57,11 @@ class GradientRounds:
         system: System = "paper",
     ) -> None:
         self.rate, self.silent = rate, first_exchange == "zeros"
-        self.W = problem.start(initial)
-        self.rmsprop = RMSprop(self.W, rate, smoothing, epsilon) if rule == "rmsprop" else None
+        self.models = problem.start(initial)
+        """All models (n, d, q); replaced, never modified in place."""
+        self.rmsprop: RMSprop | None = None
+        if rule == "rmsprop":
+            self.rmsprop = RMSprop(self.models, rate, smoothing, epsilon)
         self._join(NeighbourTerms(problem, alpha, system))
 
     def _join(self, coupling: NeighbourTerms) -> None:
@@ -73,22 +76,15 @@ class GradientRounds:
         """Return the gradient at the current models."""
         right = self.coupling.problem.moment
         if not self.silent:
-            right = right + self.coupling(self.W)
-        return np.asarray(2.0 * (self._matrices @ self.W - right))
+            right = right + self.coupling(self.models)
+        return np.asarray(2.0 * (self._matrices @ self.models - right))
 
     def step(self) -> None:
         """Run one round."""
         gradient = self.gradient()
         self.silent = False
-        if self.rmsprop is not None:
-            self.rmsprop(self.W, gradient)
-        else:
-            self.W -= self.rate * gradient
-
-    @property
-    def models(self) -> FloatArray:
-        """All models (n, d, q)."""
-        return self.W.copy()
+        step = self.rate * gradient if self.rmsprop is None else self.rmsprop(gradient)
+        self.models = self.models - step
 
 
 class GradientEngine(ArrayEngine):
@@ -106,17 +102,14 @@ class GradientEngine(ArrayEngine):
             bound = features**-0.5
             rng = np.random.default_rng(settings.random_state)
             start = rng.uniform(-bound, bound, start.shape)
-        self._zeros_first = settings.first_exchange == "zeros"
+        named = ("rate", "smoothing", "epsilon", "first_exchange")
         self._rounds = GradientRounds(
             self.problem,
             float(settings.alpha),
             start,
             rule=settings.step,
-            rate=settings.rate,
-            smoothing=settings.smoothing,
-            epsilon=settings.epsilon,
-            first_exchange=settings.first_exchange,
-            system=system_of(settings),
+            system=settings.system,
+            **{name: getattr(settings, name) for name in named},
         )
         self.models = self._rounds.models
 
@@ -129,15 +122,10 @@ class GradientEngine(ArrayEngine):
             return f"gradient steps need weighting='mean', not {settings.weighting!r}"
         return cls.unsupported_network(network, settings)
 
-    @classmethod
-    def of(cls, network: Network, settings: Any) -> GradientEngine:
-        """Return the engine with the settings of ``solvers.GradientFedRelax``."""
-        return cls(network, settings)
-
     def share(self, round: int) -> None:
         """Let every node send its model, or in round 0 zero if asked for."""
         super().share(round)
-        if self._zeros_first and round == 0:
+        if self._rounds.silent:
             self.messages = np.zeros_like(self.sent)
 
     def rewire(self, edges: SparseMatrix) -> None:
@@ -154,7 +142,7 @@ class GradientEngine(ArrayEngine):
         """Restore the models and the step rule's memory."""
         super().resume(state, round)
         rounds = self._rounds
-        rounds.W, rounds.silent = self.models.copy(), self._zeros_first and round == 0
+        rounds.models, rounds.silent = self.models, rounds.silent and round == 0
         if rounds.rmsprop is not None:
             rounds.rmsprop.memory = of_shape(state["memory"], self.models.shape, "memory")
 

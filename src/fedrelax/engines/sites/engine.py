@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 
-from fedrelax.engines.answers import AnswerExtrapolator
+from fedrelax.combining import as_combine
 from fedrelax.engines.base import Engine
-from fedrelax.engines.sites.checks import (
-    steadied,
-    unsupported_models,
-    warn_of_resampling,
-)
 from fedrelax.engines.sites.keeping import (
     Kept,
     made_again,
@@ -24,8 +20,10 @@ from fedrelax.engines.sites.keeping import (
     take_words,
     unsupported_states,
 )
-from fedrelax.engines.sites.refits import Answers, Refit, Refits
-from fedrelax.models import LocalModel, Rows
+from fedrelax.engines.sites.refits import Refit, refit_all
+from fedrelax.errors import FedRelaxError, FedRelaxWarning, named
+from fedrelax.losses import requirement
+from fedrelax.models import LocalModel, Rows, adapt
 from fedrelax.models.difference import local_model
 from fedrelax.network import Network
 from fedrelax.runtime import (
@@ -34,17 +32,19 @@ from fedrelax.runtime import (
     NodeMeasures,
     Settings,
     Site,
-    SiteMeasure,
     Workers,
 )
-from fedrelax.runtime.exchange import (
-    exchange_state,
-    layered,
-    resume_exchange,
-    unsupported_checkpoint,
-)
-from fedrelax.runtime.site import seeds_of
+from fedrelax.runtime.exchange import layered, parts_of, unsupported_checkpoint
+from fedrelax.runtime.site import Answers, Smoothers, seeds_of
 from fedrelax.typing import FloatArray, Label, SparseMatrix
+
+STEADY = 0.999
+"""Damping for models that drift where messages may be lost, unless some was given.
+
+Such a model is most useful to its neighbours as it was when trained alone: refitted to refitted models, it
+loses detail. If all nodes hear each other in every round, its first answers arrive in the first round. If
+some are away, it has to keep sending them until they arrive.
+"""
 
 
 class SiteEngine(Engine):
@@ -55,26 +55,41 @@ class SiteEngine(Engine):
     all other settings of the rounds are those of the sites' coupling.
     """
 
-    name, rank, sends = "sites", 9, True
+    name, rank = "sites", 9
 
-    def __init__(self, sites: Sequence[Site], exchange: Exchange, workers: Workers) -> None:
-        self.sites = list(sites)
+    def __init__(
+        self, sites: Sequence[Site], edges: SparseMatrix, exchange: Exchange, workers: Workers
+    ) -> None:
+        self.sites, self.given, self.edges = list(sites), edges, edges
         self.labels = tuple(site.label for site in sites)
         self.coupling = self.sites[0].coupling
         self._exchange, self._workers = exchange, workers
         self._alone: list[Kept] = []
-        self._terms: dict[Label, list[Rows]] = {}
-        self._place = {label: place for place, label in enumerate(self.labels)}
-        self.given = self.edges = _edges_of(self.sites, self._place)
         self._memory: dict[Hashable, Any] = {}
 
     @classmethod
     def unsupported_network(cls, network: Network, settings: Settings) -> str | None:
-        """Support any models that can minimise their node's objective."""
-        return unsupported_models(network, settings)
+        """Return which node's model cannot take its rows or minimise the pair of losses, or None."""
+        combine = as_combine(settings.combine)
+        if combine.compares and network.public.common is None:
+            return (
+                f"combine={combine.name!r} compares the neighbours' answers on the same rows, but every "
+                "node has its own public rows; pass one array as public"
+            )
+        nodes = network.nodes
+        for label, given in network.distinct_models.items():
+            try:
+                model = local_model(given, network.task, settings.update)
+                model.check(nodes[label].X)
+            except FedRelaxError as error:
+                return f"node {label!r}: {error}"
+            reason = _reason_in_model(model, settings, network.kind)
+            if reason is not None:
+                return f"node {label!r}: {reason}"
+        return None
 
     @classmethod
-    def of(cls, network: Network, settings: Settings) -> SiteEngine:
+    def of(cls, network: Network, settings: Settings) -> Self:
         """Set up a site for every node."""
         warn_of_resampling(network, settings)
         task, public, graph = network.task, network.public, network.graph
@@ -96,11 +111,13 @@ class SiteEngine(Engine):
             )
             for node, seed in zip(network, seeds, strict=True)
         ]
-        for site in sites if interrupted else ():
-            site.coupling = steadied(coupling, site.model)
+        if interrupted and not (coupling.damping or coupling.continued):
+            for site in sites:
+                if site.model.drifts:
+                    site.coupling = replace(coupling, damping=STEADY)
         workers = Workers(settings.n_jobs, threads=all(site.model.releases_gil for site in sites))
         exchange = layered(LocalExchange(), layers, network, settings)
-        engine = cls(sites, exchange, workers)
+        engine = cls(sites, graph.adjacency, exchange, workers)
         uneven = settings.order == "asynchronous"
         engine.may_rest = not uneven and not interrupted
         if settings.update == "difference" and not all(site.model.settles for site in sites):
@@ -114,18 +131,17 @@ class SiteEngine(Engine):
     def working(self) -> Iterator[None]:
         """Keep the workers ready."""
         with self._workers.open() as run:
-            self._refits = Refits(run)
+            self._run = run
             yield
 
     def start(self) -> None:
         """Train every node alone, or reuse the models of an earlier run on the same rows."""
-        for site in self.sites:
-            if site.label in self._memory:
-                site.adopt(*self._memory[site.label])
         new = [site for site in self.sites if site.label not in self._memory]
         self._refit(new, [site.local_problem() for site in new])
         self._memory.update({site.label: (site.model, site.answers) for site in new})
-        self._terms = {site.label: site.local_problem() for site in self.sites}
+        for site in self.sites:
+            model, answers = self._memory[site.label]
+            site.adopt(model, answers, site.local_problem())
         _, self._alone = self.snapshot()
 
     def share(self, round: int) -> None:
@@ -162,33 +178,25 @@ class SiteEngine(Engine):
     def _hear(self, site: Site) -> None:
         site.receive(self._exchange.collect(site.label, site.neighbours))
 
-    def _refit(self, sites: list[Site], problems: list[list[Rows]], coming: int = 0) -> None:
-        for site, terms, found in zip(
-            sites, problems, self._fitted(sites, problems, coming), strict=True
-        ):
-            site.adopt(*found)
-            self._terms[site.label] = terms
+    def _refit(
+        self, sites: Sequence[Site], problems: Sequence[Sequence[Rows]], coming: int = 0
+    ) -> None:
+        fitted = self._fitted(sites, problems, coming)
+        for site, terms, found in zip(sites, problems, fitted, strict=True):
+            site.adopt(*found, terms)
 
     def _fitted(
-        self, sites: Sequence[Site], problems: Sequence[list[Rows]], coming: int
+        self, sites: Sequence[Site], problems: Sequence[Sequence[Rows]], coming: int
     ) -> list[tuple[LocalModel, Answers]]:
-        return self._refits(
-            [
-                Refit(
-                    site.label,
-                    site.model,
-                    terms,
-                    site.inputs(coming),
-                    site.seed,
-                    site.coupling.continued,
-                )
-                for site, terms in zip(sites, problems, strict=True)
-            ]
-        )
+        tasks = [
+            Refit(s.label, s.model, terms, s.inputs(coming), s.seed, s.coupling.continued)
+            for s, terms in zip(sites, problems, strict=True)
+        ]
+        return refit_all(self._run, tasks)
 
     def measure(self) -> NodeMeasures:
         """Gather the measures that the sites report."""
-        return gathered([site.measure() for site in self.sites], self.coupling.factor)
+        return NodeMeasures.of([site.measure() for site in self.sites], self.coupling.factor)
 
     @property
     def local_models(self) -> Mapping[Label, LocalModel]:
@@ -206,7 +214,7 @@ class SiteEngine(Engine):
         """Return d(i, j) for every stored entry, computed by site i from what it has heard."""
         found = []
         for i, site in enumerate(self.sites):
-            others = list(self._neighbours(edges, i))
+            others = self._neighbours(edges, i)
             strangers = [j for j in others if (j, j) not in site.received]
             if strangers:
                 site.receive(self._exchange.collect(site.label, strangers))
@@ -219,20 +227,19 @@ class SiteEngine(Engine):
 
         Neighbours answer on public rows only, so a smoother carries their answers over to these rows.
         """
-        guessing = AnswerExtrapolator(self.sites[0].public)
+        smoothers: Smoothers = {}
         found: list[float] = []
         for i, site in enumerate(self.sites):
-            others = list(self._neighbours(edges, i))
-            found += guessing.losses(site, others).values()
+            found += site.own_losses(self._neighbours(edges, i), smoothers).values()
         return np.array(found)
 
     def embedding(self) -> FloatArray:
         """Return what every site has sent about the common public rows, as a row."""
-        told = []
+        rows = []
         for site in self.sites:
             sent = self._exchange.collect(site.label, [site.label])
-            told.append((sent[-1].predictions if sent else site.shared[site.label]).ravel())
-        return np.stack(told)
+            rows.append((sent[-1].predictions if sent else site.shared[site.label]).ravel())
+        return np.stack(rows)
 
     def rewire(self, edges: SparseMatrix) -> None:
         """Tell every site which neighbours count from now on; those of the given graph are still heard."""
@@ -265,7 +272,7 @@ class SiteEngine(Engine):
 
     def snapshot(self) -> tuple[Any, list[Kept]]:
         """Return the graph, and the models with their answers; models are never modified in place."""
-        return self.edges, [(s.model, s.answers, self._terms[s.label]) for s in self.sites]
+        return self.edges, [(site.model, site.answers, site.terms) for site in self.sites]
 
     def restore(self, state: tuple[Any, list[Kept]]) -> None:
         """Return to earlier models and their graph, and share their predictions."""
@@ -276,9 +283,8 @@ class SiteEngine(Engine):
         self.share(-1)
 
     def _adopt(self, models: Sequence[Kept]) -> None:
-        for site, (model, answers, terms) in zip(self.sites, models, strict=True):
-            site.adopt(model, answers)
-            self._terms[site.label] = terms
+        for site, kept in zip(self.sites, models, strict=True):
+            site.adopt(*kept)
             site.shared.clear()
             site.consensus, site.steps = None, []
 
@@ -292,8 +298,8 @@ class SiteEngine(Engine):
         """Return what models were fitted to, what sites have heard, and messages still on their way."""
         return {
             "models": self.packed(self.snapshot()),
-            "words": packed_words(self.sites, self._place),
-            "exchange": exchange_state(self._exchange),
+            "words": [packed_words(site) for site in self.sites],
+            "exchange": [part.state() for part in parts_of(self._exchange)],
         }
 
     def resume(self, state: Any, round: int) -> None:
@@ -302,8 +308,10 @@ class SiteEngine(Engine):
         if edges is not self.edges:
             self._heed(edges)
         self._adopt(models)
-        take_words(self.sites, state["words"])
-        resume_exchange(self._exchange, state["exchange"])
+        for site, words in zip(self.sites, state["words"], strict=True):
+            take_words(site, *words)
+        for part, kept in zip(parts_of(self._exchange), state["exchange"], strict=True):
+            part.resume(kept)
 
     def packed_models(self, models: list[Kept]) -> list[dict[str, Any]]:
         """Return what the models were fitted to or remember."""
@@ -315,30 +323,33 @@ class SiteEngine(Engine):
         return made_again(self.sites, values, round, self._fitted, together)
 
 
-def gathered(parts: Sequence[SiteMeasure], factor: float) -> NodeMeasures:
-    """Return the sites' reports as one array per measure; ``factor`` multiplies the coupling term."""
+def _reason_in_model(model: LocalModel, settings: Settings, kind: str) -> str | None:
+    loss, discrepancy = settings.losses(kind)
+    mixed = requirement(loss, discrepancy) == "gradients" and settings.alpha > 0
+    if mixed and not model.gradients:
+        return (
+            f"loss={loss.name!r} with discrepancy={discrepancy.name!r} needs a model that minimises "
+            f"a sum of two losses by gradients, but {model.name} fits weighted rows under one loss; "
+            "use one loss for both, or fedrelax.models.LinearModel"
+        )
+    asked = settings.loss is not None or settings.discrepancy is not None
+    if asked and model.fits is not None and loss.name not in model.fits:
+        own = " or ".join(sorted(model.fits)) or "another loss"
+        return (
+            f"{model.name} as configured minimises {own}, not loss={loss.name!r}; configure the "
+            "model for it, or choose another model or loss"
+        )
+    return None
 
-    def column(name: str) -> FloatArray:
-        return np.array([getattr(part, name) for part in parts], dtype=float)
 
-    return NodeMeasures(
-        local_loss=column("local_loss"),
-        gtv=column("gtv"),
-        pull=factor * column("pull"),
-        validation_loss=column("validation_loss"),
-        validation_rows=column("validation_rows"),
-        change=column("change"),
-        size=column("size"),
-    )
-
-
-def _edges_of(sites: Sequence[Site], place: dict[Label, int]) -> SparseMatrix:
-    """Return the graph that the sites know, as a CSR matrix."""
-    ends = [[place[j] for j in site.neighbours] for site in sites]
-    weights = [list(site.neighbours.values()) for site in sites]
-    rows = np.repeat(np.arange(len(sites)), [len(part) for part in ends])
-    columns = np.array([j for part in ends for j in part], dtype=np.int64)
-    data = np.array([a for part in weights for a in part], dtype=float)
-    matrix = sparse.csr_array((data, (rows, columns)), shape=(len(sites), len(sites)))
-    matrix.sort_indices()
-    return matrix
+def warn_of_resampling(network: Network, settings: Settings) -> None:
+    """Warn, once, which models take no sample weights."""
+    models = [adapt(given, network.task) for given in network.distinct_models.values()]
+    resampled = {model.name: None for model in models if model.weights == "resampled"}
+    if resampled and settings.alpha > 0 and settings.update != "difference":
+        warnings.warn(
+            f"{named('model', resampled, 'takes')} no sample weights: rows are resampled in "
+            "proportion to the weights instead, with a fixed seed",
+            FedRelaxWarning,
+            stacklevel=6,
+        )

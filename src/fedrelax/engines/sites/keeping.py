@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from fedrelax.engines.base import of_shape
-from fedrelax.engines.sites.refits import Answers
 from fedrelax.errors import FedRelaxError
 from fedrelax.models import LocalModel, Rows
 from fedrelax.runtime import Site
+from fedrelax.runtime.site import Answers
 from fedrelax.typing import AnyArray, FloatArray, Label
 
-Kept = tuple[LocalModel, Answers, list[Rows]]
+Kept = tuple[LocalModel, Answers, Sequence[Rows]]
 """A model, its answers, and what it was fitted to."""
+OWN = -1
+"""The number of a site's own rows; public rows have those from 0."""
 
 
 def unsupported_states(sites: Sequence[Site]) -> str | None:
@@ -35,9 +37,6 @@ def unsupported_states(sites: Sequence[Site]) -> str | None:
     return None
 
 
-# Models
-
-
 def packed_model(
     site: Site, model: LocalModel, answers: Answers, terms: Sequence[Rows]
 ) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def made_again(
     sites: Sequence[Site],
     packed: Sequence[dict[str, Any]],
     round: int,
-    fitted: Callable[[Sequence[Site], Sequence[list[Rows]], int], Sequence[tuple[Any, Any]]],
+    fitted: Callable[[Sequence[Site], Sequence[Sequence[Rows]], int], Sequence[tuple[Any, Any]]],
     together: bool,
 ) -> list[Kept]:
     """Return the models of a round; those without memory are refitted, all ``together`` or in turn."""
@@ -68,31 +67,27 @@ def made_again(
             }
             found[site.label] = model, answers, []
     for batch in [problems] if together else [[problem] for problem in problems]:
-        own, theirs = [site for site, _ in batch], [terms for _, terms in batch]
-        for site, terms, made in zip(own, theirs, fitted(own, theirs, round), strict=True):
-            found[site.label] = (*made, terms)
+        own, terms = [site for site, _ in batch], [terms for _, terms in batch]
+        for site, problem, made in zip(own, terms, fitted(own, terms, round), strict=True):
+            found[site.label] = (*made, problem)
     return [found[site.label] for site in sites]
 
 
 def packed_term(site: Site, term: Rows) -> tuple[Any, Any, Any, bool]:
-    """Return rows (or whose they are), targets, weights (one number if equal), and whether own loss."""
-    rows: Any = term.X
-    if term.X is site.node.X:
-        rows = "own"
-    elif term.X is site.public.common:
-        rows = "common"
-    elif site.public.per_node is not None:
-        owners = [site.label, *site.neighbours]
-        rows = next((k for k, j in enumerate(owners) if site.public.of(j) is term.X), term.X)
+    """Return rows (a number for those that the site has), targets, weights (one number if equal), and
+    whether own loss."""
+    known = {id(X): k for k, X in enumerate(_public_sets(site))} | {id(site.node.X): OWN}
     target = None if term.target is site.target else term.target
     equal = len(term.weight) > 0 and bool((term.weight == term.weight[0]).all())
     weight = float(term.weight[0]) if equal else term.weight
-    return rows, target, weight, term.loss == site.coupling.loss
+    return known.get(id(term.X), term.X), target, weight, term.loss == site.coupling.loss
 
 
 def term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) -> Rows:
     """Return what ``packed_term`` described, or refuse what does not fit the site."""
-    X = _rows_from(site, rows)
+    X = rows if isinstance(rows, np.ndarray) else [*_public_sets(site), site.node.X][rows]
+    if X.shape[1:] != site.node.X.shape[1:]:
+        raise FedRelaxError(f"the rows of node {site.label!r} have different columns")
     y: FloatArray = site.target if target is None else target
     w: FloatArray = np.full(len(X), weight) if isinstance(weight, float) else weight
     of_shape(y, (len(X), site.task.n_outputs), f"targets of node {site.label!r}")
@@ -101,50 +96,31 @@ def term_from(site: Site, rows: Any, target: Any, weight: Any, own_loss: bool) -
     return Rows(X, y, w, site.coupling.loss if own_loss else site.coupling.discrepancy.plain)
 
 
-def _rows_from(site: Site, rows: Any) -> AnyArray:
-    if isinstance(rows, np.ndarray):
-        if rows.shape[1:] != site.node.X.shape[1:]:
-            raise FedRelaxError(f"the rows of node {site.label!r} have different columns")
-        return rows
-    if rows == "own":
-        return site.node.X
-    if rows == "common":
-        assert site.public.common is not None
-        return site.public.common
-    return site.public.of([site.label, *site.neighbours][rows])
+def _public_sets(site: Site) -> list[AnyArray]:
+    common = site.public.common
+    if common is not None:
+        return [common]
+    return [site.public.of(label) for label in (site.label, *site.neighbours)]
 
 
 # What was sent and heard
 
 
-def packed_words(sites: Sequence[Site], place: dict[Label, int]) -> list[Any]:
-    """Return what every site has sent and heard; an answer that many have heard is written once."""
-    return [
-        (
-            {place[j]: answer for j, answer in site.shared.items()},
-            {(place[j], place[k]): answer for (j, k), answer in site.received.items()},
-            float(site.change),
-            site.consensus,
-            site.steps,
-        )
-        for site in sites
-    ]
+def packed_words(site: Site) -> tuple[Any, ...]:
+    """Return what a site has sent and heard; an answer that many have heard is written once."""
+    return dict(site.shared), dict(site.received), float(site.change), site.consensus, site.steps
 
 
-def take_words(sites: Sequence[Site], words: Sequence[Any]) -> None:
-    """Restore what every site has sent and heard."""
-    labels = {number: site.label for number, site in enumerate(sites)}
-    for site, (shared, received, change, consensus, steps) in zip(sites, words, strict=True):
-        of = site.public.of
-        site.shared = {labels[j]: _answer(site, of(labels[j]), a) for j, a in shared.items()}
-        site.received = {
-            (labels[j], labels[k]): _answer(site, of(labels[k]), answer)
-            for (j, k), answer in received.items()
-        }
-        site.change = float(change)
-        rows = of(site.label)
-        site.consensus = None if consensus is None else _answer(site, rows, consensus)
-        site.steps = [(_answer(site, rows, x), _answer(site, rows, image)) for x, image in steps]
+def take_words(
+    site: Site, shared: Any, received: Any, change: Any, consensus: Any, steps: Any
+) -> None:
+    """Restore what a site has sent and heard."""
+    of, rows = site.public.of, site.public.of(site.label)
+    site.shared = {j: _answer(site, of(j), answer) for j, answer in shared.items()}
+    site.received = {(j, k): _answer(site, of(k), answer) for (j, k), answer in received.items()}
+    site.change = float(change)
+    site.consensus = None if consensus is None else _answer(site, rows, consensus)
+    site.steps = [(_answer(site, rows, x), _answer(site, rows, image)) for x, image in steps]
 
 
 def _answer(site: Site, rows: AnyArray, answer: Any) -> FloatArray:
