@@ -22,7 +22,7 @@ from fedrelax.selection.candidates import Alphas, update_for
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.validation import check_count
-from fedrelax.wiring import as_wiring
+from fedrelax.wiring import Wiring, as_wiring
 
 NAME = re.compile(r"[\w][\w .@+-]{0,99}")
 """What a site may be called: the name becomes part of messages and paths."""
@@ -170,6 +170,12 @@ class HubSettings:
     def rounds(self) -> int:
         """The most rounds."""
         return USUAL_ROUNDS if self.method.rounds is None else self.method.rounds
+
+    @property
+    def wiring(self) -> Wiring | None:
+        """How the graph changes between rounds, if it does."""
+        wiring = self.method.wiring
+        return None if wiring is None else wiring.paced(self.rounds)
 
     @property
     def tol(self) -> float:

@@ -11,9 +11,10 @@ import numpy as np
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.files import write_federation, write_keys
-from fedrelax.federation.hub import Address, Hub
+from fedrelax.federation.hub import Hub
 from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
+from fedrelax.federation.protocol import Address
 from fedrelax.federation.settings import NAME, read_hub, read_site
 from fedrelax.federation.writing import write_federated
 from fedrelax.schema.kinds import find_column, kind_of
