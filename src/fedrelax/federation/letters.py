@@ -94,7 +94,7 @@ class Asked(Described):
 class LaneSpec:
     """One of the runs that go side by side: its alpha, and its fold; None is all rows."""
 
-    alpha: float
+    alpha: NotNegative
     fold: int | None
 
 

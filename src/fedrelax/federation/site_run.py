@@ -14,10 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
+from fedrelax.engines.sites.checks import unsupported_models
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.boxes import (
     Address,
+    Predictions,
     SealedChannel,
     read_key,
     read_predictions,
@@ -104,14 +106,13 @@ class SiteRun:
         plan, (train, held) = self.plan, self.rows_of(lane)
         validation = (self.X[held], self.y[held]) if len(held) else None
         settings = replace(plan.settings, alpha=plan.lanes[lane].alpha)
+        name = self.site.name
         site = Site(
-            node=Node(
-                self.site.name, self.X[train], self.y[train], self.model, validation=validation
-            ),
+            node=Node(name, self.X[train], self.y[train], self.model, validation=validation),
             task=plan.task,
             model=self.adapted,
             public=self.public,
-            neighbours={name: weight for name, weight in self.site.neighbours.items()},
+            neighbours={**self.site.neighbours},
             coupling=settings.coupling(plan.task.kind),
             seed=plan.seed,
             nodes=plan.nodes,
@@ -120,11 +121,10 @@ class SiteRun:
             setattr(site, name, copy(getattr(state, name)))
         return site
 
-    def network(self) -> Network:
-        """Return a network of this site alone, to check settings and model against."""
-        name = self.site.name
-        train, held = self.rows_of(len(self.plan.lanes) - 1)
-        return Network.from_rows(
+    def check(self) -> None:
+        """Refuse settings that make no sense, and a model that cannot do what the lanes ask of it."""
+        name, (train, held) = self.site.name, self.rows_of(len(self.plan.lanes) - 1)
+        network = Network.from_rows(
             Graph.from_edges([], labels=[name]),
             self.plan.task.kind,
             self.X,
@@ -135,6 +135,11 @@ class SiteRun:
             held=RowGroups.of({name: held}),
             preparation=self.plan.ready,
         )
+        settings = replace(self.plan.settings, alpha=max(lane.alpha for lane in self.plan.lanes))
+        settings.check(network)
+        reason = unsupported_models(network, settings)
+        if reason is not None:
+            raise FedRelaxError(reason)
 
     # Boxes
 
@@ -165,16 +170,13 @@ class SiteRun:
         self, shared: Mapping[int, Iterable[Message]], round: int
     ) -> dict[str, bytes]:
         """Return boxes with the predictions of all lanes, on the site's public rows and the receiver's."""
-        contents = {}
-        for name in self.site.neighbours:
-            ends = (self.site.name, name)
-            contents[name] = write_predictions(
-                {
-                    lane: [message.predictions for message in messages if message.owner in ends]
-                    for lane, messages in shared.items()
-                }
-            )
-        return self.close(contents, round)
+
+        def predictions(ends: tuple[str, str]) -> Predictions:
+            lanes = shared.items()
+            return {k: [one.predictions for one in said if one.owner in ends] for k, said in lanes}
+
+        own, names = self.site.name, self.site.neighbours
+        return self.close({n: write_predictions(predictions((own, n))) for n in names}, round)
 
     def open_predictions(
         self, letter: Envelope, round: int
@@ -206,7 +208,8 @@ class SiteRun:
         return messages, refused
 
 
-def fit(site: Site, round: int) -> None:
+def fit(site: Site, round: int) -> LocalModel:
     """Fit a site's model to the problem of a round, or to its own rows only, and let it answer."""
     terms = site.local_problem() if round == ALONE else site.problem(round)
     site.adopt(*refit(site.label, site.model, terms, site.inputs(), site.seed, False))
+    return site.model
