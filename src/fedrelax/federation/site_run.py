@@ -112,7 +112,7 @@ class SiteRun:
             task=plan.task,
             model=self.adapted,
             public=self.public,
-            neighbours={**self.site.neighbours},
+            neighbours={j: weight for j, weight in self.site.neighbours.items()},
             coupling=settings.coupling(plan.task.kind),
             seed=plan.seed,
             nodes=plan.nodes,

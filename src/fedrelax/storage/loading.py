@@ -74,6 +74,16 @@ class SavedResult:
             return self.width
         return len(ready.view(line["node"], line["rows"]).names)
 
+    def read(self, name: str) -> bytes:
+        """Return the content of one of the files beside ``result.json``."""
+        return _Files(self.directory, self.about["files"]).read(name)
+
+    def packed(self, line: dict[str, Any]) -> Packed:
+        """Return the model that a line of ``models.json`` describes, as it is in its file."""
+        content = read_inside(self.directory, line["file"], line["sha256"], "models.json")
+        with reading(line["file"]):
+            return Packed(format_named(line["format"]), content)
+
 
 def read_result(directory: str | Path) -> SavedResult:
     """Read a result's numbers; no model is loaded, so nothing needs to be trusted.
@@ -203,9 +213,8 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
     files, boosted = dict[Label, Packed](), list[tuple[Label, bytes, int]]()
     for line in saved.models:
         label = line["node"]
-        content = read_inside(saved.directory, line["file"], line["sha256"], "models.json")
+        files[label] = saved.packed(line)
         with reading(line["file"]):
-            files[label] = Packed(format_named(line["format"]), content)
             found = [part.data for part in files[label].parts if part.format.home == BOOSTED]
         boosted += [(label, data, saved.width_of(line)) for data in found]
     try_files(boosted)
