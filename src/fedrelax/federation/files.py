@@ -30,8 +30,15 @@ from fedrelax.storage.places import advice_for
 
 HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 """A host name, as certificates hold it."""
+AUTHORITY = "fedrelax federation"
+"""The name of who signs certificates."""
 YEARS = 2
 """How long certificates are valid."""
+OTHER_USES = (
+    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("encipher_only", "decipher_only"),
+)
+"""What no key of ours is for."""
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
@@ -42,22 +49,22 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     check_certificates(folder)
-    addresses = [_host(host) for host in hosts]
     authority, hub = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    name, signer = "fedrelax federation", authority.public_key()
-    ca = _certificate(
-        name, signer, name, authority, [x509.SubjectKeyIdentifier.from_public_key(signer)]
-    )
+    signer = authority.public_key()
     extensions = [
-        x509.SubjectAlternativeName(addresses),
+        x509.SubjectAlternativeName([_host(host) for host in hosts]),
         x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]),
         x509.AuthorityKeyIdentifier.from_issuer_public_key(signer),
     ]
-    own = _certificate(hosts[0], hub.public_key(), name, authority, extensions)
+    own = [x509.SubjectKeyIdentifier.from_public_key(signer)]
+    made = {
+        "ca": (authority, _certificate(AUTHORITY, authority, authority, own)),
+        "hub": (hub, _certificate(hosts[0], hub, authority, extensions)),
+    }
     pem, plain = form.Encoding.PEM, form.NoEncryption()
     with _on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for stem, certificate, key in (("ca", ca, authority), ("hub", own, hub)):
+        for stem, (key, certificate) in made.items():
             _write(folder / f"{stem}.crt", certificate.public_bytes(pem), private=False)
             secret = key.private_bytes(pem, form.PrivateFormat.PKCS8, plain)
             _write(folder / f"{stem}.key", secret)
@@ -129,36 +136,29 @@ def _host(host: str) -> Any:
         return x509.DNSName(host)
 
 
-def _certificate(
-    subject: str, public: Any, issuer: str, signer: Any, extensions: Sequence[Any]
-) -> Any:
-    """Return a certificate; one that is its own issuer may sign others, and nothing else."""
+def _certificate(subject: str, key: Any, signer: Any, extensions: Sequence[Any]) -> Any:
+    """Return a certificate from the authority; its own may sign others, and nothing else."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA384
 
-    signs, now = subject == issuer, datetime.datetime.now(datetime.UTC)
-    names = [
+    signs, now = key is signer, datetime.datetime.now(datetime.UTC)
+    issuer, owner = (
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
-        for name in (subject, issuer)
-    ]
-    usage = x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
+        for name in (AUTHORITY, subject)
     )
-    limits = x509.BasicConstraints(ca=signs, path_length=0 if signs else None)
-    builder = x509.CertificateBuilder(*names[::-1], public, x509.random_serial_number())
-    builder = builder.not_valid_before(now - datetime.timedelta(minutes=5))
-    builder = builder.not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+    uses = {use: False for use in OTHER_USES}
+    usage = x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **uses)
+    builder = x509.CertificateBuilder(
+        issuer,
+        owner,
+        key.public_key(),
+        x509.random_serial_number(),
+        now - datetime.timedelta(minutes=5),
+        now + datetime.timedelta(days=365 * YEARS),
+    )
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
-    for extension in (limits, usage):
+    for extension in (x509.BasicConstraints(signs, 0 if signs else None), usage):
         builder = builder.add_extension(extension, critical=True)
     return builder.sign(signer, SHA384())
 
@@ -188,19 +188,12 @@ clientapp = "fedrelax_app.client_app:app"
 [tool.flwr.app.config]
 hub = {hub}
 """
-SERVER = '''\
-"""The hub of the federation."""
+APP = '''\
+"""{what} of the federation."""
 
-from fedrelax.federation.flower import server_app
+from fedrelax.federation.flower import {name}
 
-app = server_app()
-'''
-CLIENT = '''\
-"""A site of the federation."""
-
-from fedrelax.federation.flower import client_app
-
-app = client_app()
+app = {name}()
 '''
 HUB_COMMENT = """\
 The hub of a federation; see docs/federation.md.
@@ -214,12 +207,12 @@ neighbours: the sites it hears, with weights. keys: their public keys; nobody el
 def write_federation(
     home: Path,
     names: Sequence[str],
-    *,
-    site: Mapping[str, Any],
-    models: Mapping[str, str],
+    target: str,
+    task: str,
+    models: Sequence[str],
     hub: Mapping[str, Any],
 ) -> None:
-    """Write all files but keys and rows; all sites are neighbours with weight 1."""
+    """Write all files but keys and rows; all sites are neighbours with weight 1, and models go in turn."""
     if len(names) < 2:
         raise FedRelaxError(
             f"a federation of {len(names)} has no neighbours; name at least two sites"
@@ -229,20 +222,21 @@ def write_federation(
     if taken or home.is_symlink():
         raise FedRelaxError(f"{home} exists and is not empty; choose another directory")
     hub_file = json.dumps(str(home.absolute() / "hub" / "hub.toml"), ensure_ascii=False)
-    shared = {"sites": list(names), "folder": "state", "out": "result", **hub}
+    shared = {"sites": list(names), "folder": "state", "out": "result", "target": target, **hub}
     files = {
         "app/fedrelax_app/__init__.py": '"""A federation on Flower."""\n',
-        "app/fedrelax_app/server_app.py": SERVER,
-        "app/fedrelax_app/client_app.py": CLIENT,
+        "app/fedrelax_app/server_app.py": APP.format(what="The hub", name="server_app"),
+        "app/fedrelax_app/client_app.py": APP.format(what="A site", name="client_app"),
         "app/pyproject.toml": PYPROJECT.format(hub=hub_file),
         "hub/hub.toml": dump_toml(shared, HUB_COMMENT),
     }
-    for name in names:
+    for number, name in enumerate(names):
         own = {
             "name": name,
             "data": "rows.csv",
-            **site,
-            "model": models[name],
+            "target": target,
+            "task": task,
+            "model": models[number % len(models)],
             "key": "site.key",
             "folder": "state",
             "neighbours": {other: 1.0 for other in names if other != name},
