@@ -99,16 +99,15 @@ def agree(
     if schema is None:
         told = {name: hello.columns for name, hello in ordered.items()}
         schema, notes = agreed(told, named=any(hello.named for hello in ordered.values()))
-    ready = _shared_rows(ordered, schema)
-    return Agreement(ordered, _graph(ordered), ready, _task(ordered, first.task), tuple(notes))
-
-
-def _shared_rows(hellos: Mapping[str, SiteManifest], schema: Schema) -> Preparation:
-    """Return the form of the rows that sites share: numbers, unless a model takes gaps and categories."""
-    strange = [hello for hello in hellos.values() if hello.form != ENCODED]
-    if schema.is_plain or not strange:
-        return Preparation(schema)
-    return Preparation(schema, encoded=False)
+    # Rows are shared as numbers, unless a model takes gaps and categories.
+    numbers = schema.is_plain or all(hello.form == ENCODED for hello in ordered.values())
+    classes = sorted({label for hello in ordered.values() for label in hello.classes or ()})
+    if first.task == "classification" and len(classes) < 2:
+        raise FedRelaxError(
+            "all sites together have fewer than two classes; nothing can be learned"
+        )
+    ready, task = Preparation(schema, encoded=numbers), task_of(first.task, classes)
+    return Agreement(ordered, _graph(ordered), ready, task, tuple(notes))
 
 
 def _check_columns(hello: SiteManifest, first: SiteManifest) -> None:
@@ -119,14 +118,14 @@ def _check_columns(hello: SiteManifest, first: SiteManifest) -> None:
             f"for {first.task}; give both the same task"
         )
     for other, own in ((first, hello), (hello, first)):
-        missing = [name for name in other.features if name not in own.features]
-        if missing:
-            raise FedRelaxError(
-                f"site {own.name!r} has no column {missing[0]!r}, which site {other.name!r} has; give all "
-                "sites the same columns"
-            )
-    kinds = {type(label) for one in (hello, first) for label in one.classes or ()}
-    if len({str if kind is str else float for kind in kinds}) > 1:
+        for name in other.features:
+            if name not in own.features:
+                raise FedRelaxError(
+                    f"site {own.name!r} has no column {name!r}, which site {other.name!r} has; give all "
+                    "sites the same columns"
+                )
+    labels = (*(hello.classes or ()), *(first.classes or ()))
+    if len({isinstance(label, str) for label in labels}) > 1:
         raise FedRelaxError(
             f"{who} has another kind of classes in column {hello.target!r} than site {first.name!r}: "
             "one has text, the other numbers"
@@ -152,12 +151,3 @@ def _graph(hellos: Mapping[str, SiteManifest]) -> Graph:
             if name < other:
                 edges.append((name, other, weight))
     return Graph.from_edges(edges, labels=list(hellos))
-
-
-def _task(hellos: Mapping[str, SiteManifest], kind: str) -> Task:
-    classes = sorted({label for hello in hellos.values() for label in hello.classes or ()})
-    if kind == "classification" and len(classes) < 2:
-        raise FedRelaxError(
-            "all sites together have fewer than two classes; nothing can be learned"
-        )
-    return task_of(kind, classes)

@@ -30,7 +30,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.extras import need
-from fedrelax.files import KEY, Refused, from_npy, is_private, read_text, to_npy, why_unread
+from fedrelax.files import KEY, Refused, from_npy, read_text, to_npy, why_unread
 from fedrelax.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def read_key(path: Path, name: str) -> str:
 
 
 def warn_if_readable(path: Path) -> None:
-    """Warn of a private key that others on this machine can read."""
-    if path.exists() and not is_private(path):
+    """Warn of a private key that others on this machine can read, where systems have such modes."""
+    if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
         warnings.warn(
             f"the private key {path} can be read by other users of this machine; run chmod 600 {path}",
             FedRelaxWarning,
@@ -213,7 +213,7 @@ class SealedChannel:
         from cryptography.exceptions import InvalidTag
 
         if len(box) < NONCE + TAG:
-            raise Refused("the box is truncated")
+            raise Refused("the box is missing or truncated")
         cipher = self._cipher(address, address.sender)
         try:
             return bytes(cipher.decrypt(box[:NONCE], box[NONCE:], address.bound))

@@ -162,7 +162,7 @@ class SiteRun:
         """Return the content of a neighbour's box for this site."""
         address = Address(self.plan.run, sender, self.site.name, round)
         try:
-            return self._channel.open(letter.part(f"from {sender}"), address)
+            return self._channel.open(letter.parts.get(f"from {sender}", b""), address)
         except Refused as error:
             raise Refused(f"what came from site {sender!r} is refused: {error}") from error
 

@@ -165,7 +165,7 @@ def save_grown(
     lines = {label: _line(fitted, label, one) for label, one in made.items()}
     assert ancestor.living is not None
     rounds, nodes = ancestor.history_nodes, _grown_nodes(ancestor, fitted)
-    untouched = {name: ancestor.read(name) for name in UNTOUCHED if name in earlier["files"]}
+    untouched = {name: ancestor.files.read(name) for name in UNTOUCHED if name in earlier["files"]}
     counts = {"nodes": len(packed), "edges": graph.n_edges}
     types = {name for one in made.values() for name in one.types}
     contents = {
