@@ -34,11 +34,6 @@ AUTHORITY = "fedrelax federation"
 """The name of who signs certificates."""
 YEARS = 2
 """How long certificates are valid."""
-OTHER_USES = (
-    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
-    *("encipher_only", "decipher_only"),
-)
-"""What no key of ours is for."""
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
@@ -146,8 +141,8 @@ def _certificate(subject: str, key: Any, signer: Any, extensions: Sequence[Any])
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
         for name in (AUTHORITY, subject)
     )
-    uses = {use: False for use in OTHER_USES}
-    usage = x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **uses)
+    # To sign data (the hub's), or certificates and their revocation (the authority's), and for nothing else.
+    usage = x509.KeyUsage(not signs, False, False, False, False, signs, signs, False, False)
     builder = x509.CertificateBuilder(
         issuer,
         owner,
