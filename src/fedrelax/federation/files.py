@@ -141,7 +141,7 @@ def _certificate(subject: str, key: Any, signer: Any, extensions: Sequence[Any])
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
         for name in (AUTHORITY, subject)
     )
-    # To sign data (the hub's), or certificates and their revocation (the authority's), and for nothing else.
+    # The hub signs data, the authority certificates and their revocation; neither does anything else.
     usage = x509.KeyUsage(not signs, False, False, False, False, signs, signs, False, False)
     builder = x509.CertificateBuilder(
         issuer,

@@ -38,7 +38,6 @@ from fedrelax.evaluation import Evaluation
 from fedrelax.files import dump_toml, to_npy
 from fedrelax.living import LivingNetwork
 from fedrelax.living.changelog import now
-from fedrelax.living.overlay import GONE
 from fedrelax.models import LocalModel
 from fedrelax.models.difference import DifferenceModel
 from fedrelax.models.viewed import Viewed, form_in
@@ -96,7 +95,7 @@ def save_result(
     files: Files = {}
     result: Result = fitted.result_
     check_labels(fitted.whole_graph_.labels)
-    packed = {label: pack(label, model, files) for label, model in result.models.items()}
+    models = [_packed(fitted, label, files) for label in result.local_models]
     ready: Preparation | None = fitted.preparation_
     if ready is not None and feature_names is not None:
         named = zip(ready.schema.columns, feature_names, strict=True)
@@ -122,11 +121,9 @@ def save_result(
         **_about(fitted, feature_names),
         "node_column": node_column if node_column is not None else fitted.node_column_,
         "target_column": target,
-        "types_to_trust": sorted({name for one in packed.values() for name in one.types}),
     }
-    lines = {label: _line(fitted, label, one) for label, one in packed.items()}
     with whole_directory(directory, overwrite) as draft:
-        _write(draft, lines, packed, contents, about)
+        _write(draft, models, contents, about)
         for write in more:  # their files have no checksums
             write(draft)
     return Path(directory)
@@ -155,55 +152,60 @@ def save_grown(
     if ready is not None:
         lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
         ready = replace(ready, lacks=lacks)
-    changed = network.models.changed.items()
-    made = {label: pack(label, model.estimator) for label, model in changed if model is not GONE}
-    kept = {line["node"]: line for line in ancestor.models if line["node"] in network.models}
-    packed = {
-        label: made[label] if label in made else ancestor.packed(kept[label])
+    lines = {line["node"]: line for line in ancestor.models}
+    models = [
+        _packed(fitted, label)
+        if label in network.models.changed
+        else (lines[label], ancestor.packed(lines[label]))
         for label in network.models
-    }
-    lines = {label: _line(fitted, label, one) for label, one in made.items()}
+    ]
     assert ancestor.living is not None
-    rounds, nodes = ancestor.history_nodes, _grown_nodes(ancestor, fitted)
-    untouched = {name: ancestor.files.read(name) for name in UNTOUCHED if name in earlier["files"]}
-    counts = {"nodes": len(packed), "edges": graph.n_edges}
-    types = {name for one in made.values() for name in one.types}
+    rounds, files = ancestor.history_nodes, ancestor.files
     contents = {
-        **_network(fitted, nodes, ready),
-        **untouched,
+        **_network(fitted, _grown_nodes(ancestor, fitted), ready),
+        **{name: files.read(name) for name in UNTOUCHED if name in files.recorded},
         **_living(network, ancestor.living["story"]),
-        "metrics.json": {**ancestor.metrics, **counts},
-        "history_nodes.csv": rounds[~rounds["node"].isin(left)] if left else rounds,
+        "metrics.json": {**ancestor.metrics, "nodes": len(models), "edges": graph.n_edges},
+        "history_nodes.csv": rounds[~rounds["node"].isin(left)],
     }
-    about = {
-        **earlier,
-        "made": now(),
-        "versions": versions(),
-        "graph_nodes": list(graph.labels),
-        "types_to_trust": sorted(types.union(earlier["types_to_trust"])),
-    }
+    now_there = {"made": now(), "versions": versions(), "graph_nodes": list(graph.labels)}
     with whole_directory(target, overwrite) as draft:
-        _write(draft, {**kept, **lines}, packed, contents, about)
+        _write(draft, models, contents, {**earlier, **now_there})
     return target
+
+
+def _packed(
+    fitted: Fitted, label: Label, files: Files | None = None
+) -> tuple[dict[str, Any], Packed]:
+    """Return what ``models.json`` says of a model, but for its file, and the model as bytes."""
+    local, ready = fitted.result_.local_models[label], fitted.preparation_
+    packed = pack(label, local.estimator, files)
+    line = {
+        "node": label,
+        "format": packed.format.name,
+        "rows": form_in(local),
+        "answers": answers_one_row(local, fitted.n_features_in_ if ready is None else ready.width),
+        "sha256": fingerprint(packed.data),
+    }
+    return line, packed
 
 
 def _write(
     draft: Path,
-    lines: Mapping[Label, dict[str, Any]],
-    packed: Mapping[Label, Packed],
+    packed: Iterable[tuple[dict[str, Any], Packed]],
     contents: Mapping[str, Any],
     about: Mapping[str, Any],
 ) -> None:
-    """Write the models, whose ``lines`` say what they are, all other files, and their checksums.
+    """Write models, all other files, and ``result.json`` with what is known and their checksums.
 
     ``contents`` has tables, plain values or bytes, by the names of their files.
     """
     (draft / MODELS).mkdir()
-    models = []
-    for number, (label, one) in enumerate(packed.items(), start=1):
-        file = f"{MODELS}/{number:04d}{one.format.ending}"
-        (draft / file).write_bytes(one.data)
-        models.append({**lines[label], "file": file})
+    models, types = [], set(about.get("types_to_trust", ()))
+    for number, (line, one) in enumerate(packed, start=1):
+        models.append({**line, "file": f"{MODELS}/{number:04d}{one.format.ending}"})
+        (draft / models[-1]["file"]).write_bytes(one.data)
+        types |= set(one.types)
     for name, content in {**contents, "models.json": models}.items():
         if isinstance(content, bytes):
             (draft / name).write_bytes(content)
@@ -212,19 +214,7 @@ def _write(
         else:
             write_json(draft / name, content)
     files = {p.name: fingerprint(p.read_bytes()) for p in sorted(draft.iterdir()) if p.is_file()}
-    write_json(draft / MARK, {**about, "files": files})
-
-
-def _line(fitted: Fitted, label: Label, packed: Packed) -> dict[str, Any]:
-    """Return what ``models.json`` says of a model, but for its file."""
-    local, ready = fitted.result_.local_models[label], fitted.preparation_
-    return {
-        "node": label,
-        "format": packed.format.name,
-        "rows": form_in(local),
-        "answers": answers_one_row(local, fitted.n_features_in_ if ready is None else ready.width),
-        "sha256": fingerprint(packed.data),
-    }
+    write_json(draft / MARK, {**about, "types_to_trust": sorted(types), "files": files})
 
 
 def _network(fitted: Fitted, nodes: DataFrame, ready: Preparation | None) -> dict[str, Any]:
@@ -382,7 +372,8 @@ def _grown_nodes(ancestor: SavedResult, fitted: Fitted) -> DataFrame:
     import pandas as pd
 
     result, lines = fitted.result_, ancestor.nodes
-    joined = _names(result, [i for i in result.local_models if i not in set(lines["node"])])
+    known = set(lines["node"])
+    joined = _names(result, [label for label in result.local_models if label not in known])
     if len(joined):
         count = next((c for c in ("rows", "train_rows") if c in lines.columns), None)
         if count is not None:
