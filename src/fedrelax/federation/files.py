@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -158,31 +159,8 @@ def _certificate(subject: str, key: Any, signer: Any, extensions: Sequence[Any])
     return builder.sign(signer, SHA384())
 
 
-PYPROJECT = """\
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "fedrelax-federation"
-version = "1.0.0"
-description = "Every site keeps its rows and its model, and learns from its neighbours' predictions."
-license = "Apache-2.0"
-dependencies = ["fedrelax[flower]"]
-
-[tool.hatch.build.targets.wheel]
-packages = ["."]
-
-[tool.flwr.app]
-publisher = "fedrelax"
-
-[tool.flwr.app.components]
-serverapp = "fedrelax_app.server_app:app"
-clientapp = "fedrelax_app.client_app:app"
-
-[tool.flwr.app.config]
-hub = {hub}
-"""
+APP_TOML = "app.toml"
+"""The ``pyproject.toml`` of the Flower app, but for its last line, which names the hub's file."""
 APP = '''\
 """{what} of the federation."""
 
@@ -218,11 +196,12 @@ def write_federation(
         raise FedRelaxError(f"{home} exists and is not empty; choose another directory")
     hub_file = json.dumps(str(home.absolute() / "hub" / "hub.toml"), ensure_ascii=False)
     shared = {"sites": list(names), "folder": "state", "out": "result", "target": target, **hub}
+    app = resources.files("fedrelax.federation").joinpath(APP_TOML).read_text("utf-8")
     files = {
         "app/fedrelax_app/__init__.py": '"""A federation on Flower."""\n',
         "app/fedrelax_app/server_app.py": APP.format(what="The hub", name="server_app"),
         "app/fedrelax_app/client_app.py": APP.format(what="A site", name="client_app"),
-        "app/pyproject.toml": PYPROJECT.format(hub=hub_file),
+        "app/pyproject.toml": f"{app}hub = {hub_file}\n",
         "hub/hub.toml": dump_toml(shared, HUB_COMMENT),
     }
     for number, name in enumerate(names):

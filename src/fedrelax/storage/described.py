@@ -15,7 +15,7 @@ from fedrelax.files import Refused
 from fedrelax.jsonfiles import Described, from_json
 from fedrelax.runtime.exchange import Promise
 from fedrelax.runtime.history import TOTALS
-from fedrelax.storage.checking import damage, reading
+from fedrelax.storage.checking import Damaged, reading
 from fedrelax.storage.labels import check_labels
 from fedrelax.typing import DataFrame, Series
 
@@ -180,9 +180,9 @@ def check_nodes(lines: list[dict[str, Any]], frame: DataFrame, labels: Iterable[
     """Refuse models of unknown nodes, several of one node, and those without a line in ``nodes.csv``."""
     nodes = [line["node"] for line in lines]
     if not nodes or len(set(nodes)) < len(nodes) or not set(nodes) <= set(labels):
-        raise damage("models.json", "does not name nodes of the graph, each once")
+        raise Damaged("models.json", "does not name nodes of the graph, each once")
     if not set(nodes) <= set(frame["node"]):
-        raise damage("nodes.csv", "has no line for one of the nodes with a model")
+        raise Damaged("nodes.csv", "has no line for one of the nodes with a model")
 
 
 def read_frame(

@@ -26,7 +26,7 @@ from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.kinds import where
 from fedrelax.solvers import Result
 from fedrelax.storage import described
-from fedrelax.storage.checking import Untrusted, damage, read_inside, reading
+from fedrelax.storage.checking import Damaged, Untrusted, read_inside, reading
 from fedrelax.storage.child import try_files
 from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
 from fedrelax.storage.formats import BOOSTED, Packed, answers_one_row, format_named, unpack
@@ -47,7 +47,7 @@ class ResultFiles:
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
         if name not in self.recorded:
-            raise damage(MARK, f"gives no checksum for {name}")
+            raise Damaged(MARK, f"gives no checksum for {name}")
         return read_inside(self.directory, name, self.recorded[name], MARK)
 
     def frame(self, name: str, labels: dict[str, Label], more: Iterable[str] = ()) -> Any:
@@ -162,7 +162,7 @@ def _living(files: ResultFiles, about: dict[str, Any]) -> dict[str, Any] | None:
     living: dict[str, Any] = described.read_json(content, LIVING, described.Living)
     named = {*living["nodes"], *living["stayed"]}
     if len(living["nodes"]) != len(living["rows"]) or not named <= set(about["graph_nodes"]):
-        raise damage(LIVING, "names nodes that are not in the graph, or does not count their rows")
+        raise Damaged(LIVING, "names nodes that are not in the graph, or does not count their rows")
     return living
 
 
@@ -253,16 +253,16 @@ def _origin(saved: SavedResult, labels: Sequence[Label]) -> Origin | None:
         return None
     public = files.array(PUBLIC)
     if public.ndim < 2 or not len(public) or (public.ndim == 2 and public.shape[1] != width):
-        raise damage(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
+        raise Damaged(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
     if np.isinf(public).any() or (ready.encoded and np.isnan(public).any()):  # else NaN is a gap
-        raise damage(PUBLIC, "holds NaN or infinite values")
+        raise Damaged(PUBLIC, "holds NaN or infinite values")
     answers = files.array(ANSWERS)
     shape = (len(living["nodes"]), len(public), saved.task.n_outputs)
     if answers.shape != shape or not np.isfinite(answers).all():
-        raise damage(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
+        raise Damaged(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
     place = {label: k for k, label in enumerate(living["nodes"])}
     if not place.keys() >= set(labels):
-        raise damage(LIVING, "does not give the answers of all nodes")
+        raise Damaged(LIVING, "does not give the answers of all nodes")
     with reading(LIVING):
         return Origin(
             public=public_rows(saved.preparation, common=public),
