@@ -10,10 +10,9 @@ from pydantic import Field, model_validator
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.letters import Classes, Envelope, task_of
-from fedrelax.federation.settings import Count, Name, Weight
+from fedrelax.federation.settings import Count, SharedSettings
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
-from fedrelax.jsonfiles import Described
 from fedrelax.models import Task
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.agreeing import ColumnSummary, agreed
@@ -23,7 +22,7 @@ MOST_NAMES = 100_000
 """The most columns, or classes, that a site may name."""
 
 
-class SiteManifest(Described):
+class SiteManifest(SharedSettings):
     """What a site says about itself before a run: names, counts and summaries of columns, but no row.
 
     ``rows`` is the number of rows that it trains on.
@@ -33,23 +32,14 @@ class SiteManifest(Described):
     ``form`` is how its model takes rows of a table: numbers only, or with gaps and categories.
     """
 
-    name: Name
     features: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_NAMES)]
-    target: str
-    task: str
     classes: Annotated[Classes, Field(min_length=1, max_length=MOST_NAMES)] | None
     rows: Count
-    neighbours: dict[str, Weight]
     nonce: str
-    model: str
     form: Literal["encoded", "coded", "frame"]
     columns: tuple[ColumnSummary, ...]
     aim: tuple[float, float] | None = None
     named: bool
-    public: str
-    """How public rows are drawn."""
-    public_rows: Count | None
-    """How many are drawn; None leaves it to the hub."""
 
     @model_validator(mode="after")
     def _named(self) -> Self:

@@ -35,7 +35,7 @@ from fedrelax.federation.letters import (
     report_of,
 )
 from fedrelax.federation.pooled import PooledSite
-from fedrelax.federation.settings import SiteFile
+from fedrelax.federation.settings import SharedSettings, SiteFile
 from fedrelax.federation.site_run import SiteRun, fit
 from fedrelax.federation.state import ALONE, RUN, Folder, LaneState, Run, of_round
 from fedrelax.federation.table import SiteTable, parts_of, read_site_table
@@ -102,21 +102,15 @@ class Participant:
             log.warning("site %r: %s", site.name, note)
         classes = tuple(np.unique(table.y).tolist()) if site.task == "classification" else None
         return SiteManifest(
-            name=site.name,
+            **{name: getattr(site, name) for name in SharedSettings.model_fields},
             features=features,
-            target=site.target,
-            task=site.task,
             classes=classes,
             rows=len(train),
-            neighbours=site.neighbours,
             nonce=run.nonce,
-            model=site.model,
             form=form_of(model_by_name(site.model, site.task)),  # type: ignore[arg-type]
             columns=tuple(columns),
             aim=None if classes else told_of(table.y[train].astype(float)),
             named=site.features is not None,
-            public=site.public,
-            public_rows=site.public_rows,
         ).letter()
 
     # A run
