@@ -61,9 +61,9 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     with _on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for stem, (key, certificate) in made.items():
-            _write(folder / f"{stem}.crt", certificate.public_bytes(pem), private=False)
+            (folder / f"{stem}.crt").write_bytes(certificate.public_bytes(pem))
             secret = key.private_bytes(pem, form.PrivateFormat.PKCS8, plain)
-            _write(folder / f"{stem}.key", secret)
+            write_whole(folder / f"{stem}.key", secret)
 
 
 def check_certificates(folder: Path) -> None:
@@ -88,13 +88,13 @@ def make_site_keys(folder: Path) -> str:
                 form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
             )
             public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-            _write(folder / "auth.key", private)
-            _write(folder / "auth.pub", public + b"\n", private=False)
+            write_whole(folder / "auth.key", private)
+            (folder / "auth.pub").write_bytes(public + b"\n")
         if not os.path.lexists(folder / "site.key"):
-            _write(folder / "site.key", new_key().encode() + b"\n")
+            write_whole(folder / "site.key", new_key().encode() + b"\n")
         warn_if_readable(folder / "auth.key")
         public_key = public_of(read_key(folder / "site.key", folder.name))
-        _write(folder / "site.pub", public_key.encode() + b"\n", private=False)
+        (folder / "site.pub").write_bytes(public_key.encode() + b"\n")
     return public_key
 
 
@@ -108,15 +108,6 @@ def _on_disk(folder: Path) -> Iterator[None]:
             f"{error.filename or folder} cannot be written ({why_unread(error)}); "
             f"{advice_for(error, folder)}"
         ) from error
-
-
-def _write(path: Path, data: bytes, private: bool = True) -> None:
-    """Write a file that, if it is private, only its owner can read, from its first byte on."""
-    path.unlink(missing_ok=True)
-    with open(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644), "wb"
-    ) as f:
-        f.write(data)
 
 
 def _host(host: str) -> Any:
