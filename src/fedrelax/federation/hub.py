@@ -87,7 +87,7 @@ class Hub(HubProtocol):
         ]
         lanes[0].may_rest = pooling is None  # sites that rest may yet boost differences
         if self.resumed:
-            self.go_on(met)
+            self.go_on()
         else:
             self.begin(self._plans(agreement, public, pooling or {}))
         outcomes, reached = self._rounds(wiring, callbacks)

@@ -109,7 +109,10 @@ class HubProtocol:
     # The course of a run
 
     def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, SiteManifest]:
-        """Greet addresses not met before; unknown names and second claims to a name are refused."""
+        """Greet addresses not met before; unknown names and second claims to a name are refused.
+
+        A site that comes back at another address takes part again if it knows the run.
+        """
         hellos: dict[str, SiteManifest] = {}
         now, schema = time.monotonic(), self.settings.schema
         new = [a for a in self.transport.addresses() if self._met.get(a, 0.0) <= now]
@@ -134,6 +137,11 @@ class HubProtocol:
             else:
                 hellos[hello.name] = hello
                 self.addresses[hello.name] = address
+                if self.hellos.get(hello.name, hello).nonce != hello.nonce:
+                    self.note(
+                        f"site {hello.name!r} is back without the state of this run and stays out of it"
+                    )
+                    del self.addresses[hello.name]
         return hellos
 
     def begin(self, plans: Mapping[str, Plan]) -> None:
@@ -146,9 +154,8 @@ class HubProtocol:
         self._take_boxes(self._ask_everybody(start, "started"), 0)
         self._save()
 
-    def go_on(self, met: Mapping[str, SiteManifest]) -> None:
-        """Go on with the run that was kept; the sites that have been met must know it, too."""
-        self._readmit(met)
+    def go_on(self) -> None:
+        """Go on with the run that was kept."""
         for round, plain in enumerate(self.reports):
             told = from_bytes(plain).items()
             reports = {name: [LaneReport(**one) for one in said] for name, said in told}
@@ -163,7 +170,7 @@ class HubProtocol:
         """
         rounds, wait = self.settings.rounds, self.settings.wait
         if self._absent:
-            self._readmit(self.greet(self.hellos.keys() - self._absent, wait=1.0))
+            self.greet(self.hellos.keys() - self._absent, wait=1.0)
         refit = not rewired and round < rounds
         reports = self._relax(round, lanes, refit=refit, look=rewired)
         if not reports:
@@ -298,15 +305,6 @@ class HubProtocol:
                     self.boxes[name, other] = round, box
                     if round >= 0:
                         self.largest_box = max(self.largest_box, len(box))
-
-    def _readmit(self, back: Mapping[str, SiteManifest]) -> None:
-        """Readmit sites that came back at another address, if they know this run."""
-        for name, hello in back.items():
-            if hello.nonce != self.hellos[name].nonce:
-                self.note(
-                    f"site {name!r} is back without the state of this run and stays out of it"
-                )
-                del self.addresses[name]
 
     # Numbers
 

@@ -123,16 +123,15 @@ class SiteRun:
 
     def check(self) -> None:
         """Refuse settings that make no sense, and a model that cannot do what the lanes ask of it."""
-        name, (train, held) = self.site.name, self.rows_of(len(self.plan.lanes) - 1)
+        name = self.site.name
         network = Network.from_rows(
             Graph.from_edges([], labels=[name]),
             self.plan.task.kind,
             self.X,
             self.y,
-            RowGroups.of({name: train}),
+            RowGroups.of({name: self.train}),
             self.model,
             public=self.public.of(name),
-            held=RowGroups.of({name: held}),
             preparation=self.plan.ready,
         )
         settings = replace(self.plan.settings, alpha=max(lane.alpha for lane in self.plan.lanes))
@@ -151,11 +150,9 @@ class SiteRun:
 
     def close(self, contents: Mapping[str, bytes], round: int) -> dict[str, bytes]:
         """Return a box for each receiver."""
+        run, own, seal = self.plan.run, self.site.name, self._channel.close
         return {
-            f"to {name}": self._channel.close(
-                content, Address(self.plan.run, self.site.name, name, round)
-            )
-            for name, content in contents.items()
+            f"to {j}": seal(content, Address(run, own, j, round)) for j, content in contents.items()
         }
 
     def open(self, sender: str, letter: Envelope, round: int) -> bytes:
@@ -190,12 +187,8 @@ class SiteRun:
             owners = [name, self.site.name] if both_ends else [name]
             rows = [len(self.public.of(owner)) for owner in owners]
             try:
-                predictions = read_predictions(
-                    self.open(name, letter, round),
-                    rows,
-                    plan.task.n_outputs,
-                    range(len(plan.lanes)),
-                )
+                content, lanes = self.open(name, letter, round), range(len(plan.lanes))
+                predictions = read_predictions(content, rows, plan.task.n_outputs, lanes)
             except Refused as error:
                 log.warning(
                     "site %r, round %d, from site %r: %s", self.site.name, round, name, error
