@@ -129,13 +129,12 @@ def read_key(path: Path, name: str) -> str:
     """Return a site's private key from its file."""
     try:
         text = read_text(path, KEY, "ascii").strip()
+        _private(text)
     except (OSError, UnicodeDecodeError) as error:
         raise FedRelaxError(
             f"site {name!r}: its key {path} cannot be read ({why_unread(error)}); make one with fedrelax "
             "federate keys"
         ) from error
-    try:
-        _private(text)
     except FedRelaxError as error:
         raise FedRelaxError(f"site {name!r}: its key {path} cannot be used: {error}") from None
     warn_if_readable(path)

@@ -90,9 +90,10 @@ class SavedResult:
     @cached_property
     def ready(self) -> Preparation:
         """What the columns mean; without a schema, they are numbers."""
+        if self.preparation is not None:
+            return self.preparation
         names = self.about["feature_names"]
-        numbers = Preparation(Schema(tuple(Column(name, "number") for name in names)))
-        return numbers if self.preparation is None else self.preparation
+        return Preparation(Schema(tuple(Column(name, "number") for name in names)))
 
     def width_of(self, line: dict[str, Any]) -> int:
         """Return the number of columns that a model sees, which may differ between nodes."""
