@@ -43,6 +43,8 @@ class ResultFiles:
 
     directory: Path
     recorded: dict[str, str]
+    labels: dict[str, Label]
+    """The label that each text stands for."""
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -50,9 +52,13 @@ class ResultFiles:
             raise Damaged(MARK, f"gives no checksum for {name}")
         return read_inside(self.directory, name, self.recorded[name], MARK)
 
-    def frame(self, name: str, labels: dict[str, Label], more: Iterable[str] = ()) -> Any:
+    def frame(self, name: str, more: Iterable[str] = ()) -> Any:
         """Return one of the tables; see ``described.read_frame``."""
-        return described.read_frame(self.read(name), name, labels, more)
+        return described.read_frame(self.read(name), name, self.labels, more)
+
+    def json(self, name: str, kind: Any) -> Any:
+        """Return the plain values of a JSON file, which must have the form of this kind."""
+        return described.read_json(self.read(name), name, kind)
 
     def array(self, name: str) -> FloatArray:
         """Return an array of numbers."""
@@ -124,16 +130,13 @@ def read_result(directory: str | Path) -> SavedResult:
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
     described.read_json(content, MARK, described.About)
-    files, labels = ResultFiles(directory, about["files"]), by_text(about["graph_nodes"])
-    edges = files.frame("edges.csv", labels)
-    models = described.read_json(
-        files.read("models.json"), "models.json", list[described.ModelLine]
-    )
+    files = ResultFiles(directory, about["files"], by_text(about["graph_nodes"]))
+    edges = files.frame("edges.csv")
+    models = files.json("models.json", list[described.ModelLine])
     with reading("config.toml"):
         config = tomllib.loads(files.read("config.toml").decode())
-    metrics = described.read_json(files.read("metrics.json"), "metrics.json", described.Metrics)
-    measured = () if metrics.get("errors") is None else described.MEASURED
-    nodes = files.frame("nodes.csv", labels, measured)
+    metrics = files.json("metrics.json", described.Metrics)
+    nodes = files.frame("nodes.csv", described.MEASURED if metrics.get("errors") else ())
     described.check_nodes(models, nodes, about["graph_nodes"])
     dtype, classes = object if about["classes_are_objects"] else None, about["classes"]
     classes = None if classes is None else np.asarray(classes, dtype=dtype)
@@ -145,12 +148,12 @@ def read_result(directory: str | Path) -> SavedResult:
         config=config,
         nodes=nodes,
         edges=edges,
-        history=files.frame("history.csv", labels),
-        history_nodes=files.frame("history_nodes.csv", labels),
-        graph=_graph(files, about, edges, labels),
+        history=files.frame("history.csv"),
+        history_nodes=files.frame("history_nodes.csv"),
+        graph=_graph(files, about, edges),
         task=Task(about["task"], about["outputs"], classes),
         preparation=_preparation(files, about),
-        choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.recorded else None,
+        choice=files.frame("alphas.csv") if "alphas.csv" in files.recorded else None,
         living=_living(files, about),
     )
 
@@ -159,8 +162,9 @@ def _living(files: ResultFiles, about: dict[str, Any]) -> dict[str, Any] | None:
     """Return what ``living.json`` says, unless it names unknown nodes."""
     if LIVING not in files.recorded:
         return None
-    content, _, _ = map(files.read, (LIVING, PUBLIC, ANSWERS))
-    living: dict[str, Any] = described.read_json(content, LIVING, described.Living)
+    living: dict[str, Any] = files.json(LIVING, described.Living)
+    for name in (PUBLIC, ANSWERS):
+        files.read(name)
     named = {*living["nodes"], *living["stayed"]}
     if len(living["nodes"]) != len(living["rows"]) or not named <= set(about["graph_nodes"]):
         raise Damaged(LIVING, "names nodes that are not in the graph, or does not count their rows")
@@ -279,7 +283,7 @@ def _preparation(files: ResultFiles, about: dict[str, Any]) -> Preparation | Non
     """Return what the columns mean, checked against the features and nodes of ``result.json``."""
     if SCHEMA not in files.recorded:
         return None
-    values = described.read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
+    values = files.json(SCHEMA, dict[str, Any])
     with reading(SCHEMA):
         ready = Preparation.from_dict(values, "")
         if ready.schema.column_names != about["feature_names"]:
@@ -290,13 +294,11 @@ def _preparation(files: ResultFiles, about: dict[str, Any]) -> Preparation | Non
         return ready
 
 
-def _graph(
-    files: ResultFiles, about: dict[str, Any], edges: Any, labels: dict[str, Label]
-) -> Graph:
+def _graph(files: ResultFiles, about: dict[str, Any], edges: Any) -> Graph:
     graph = _joined(edges, "weight", about)
     if "positions.csv" not in files.recorded:
         return graph
-    frame = files.frame("positions.csv", labels)
+    frame = files.frame("positions.csv")
     with reading("positions.csv"):
         if frame["node"].tolist() != list(graph.labels):
             raise FedRelaxError("its nodes do not match the graph")
