@@ -1,4 +1,10 @@
-"""The hub's side of a run: greet, agree, run rounds, choose, end. It never sees a row."""
+"""The hub's side of a run: greet, agree, run rounds, choose, end. It never sees a row.
+
+With ``alpha="auto"`` all candidates and folds run side by side, in the same letters. Every candidate also
+runs on all rows, so that the chosen run is already there: the search takes no more rounds than a single
+run. The rule is that of ``selection.search.decide``; it needs sums of losses on rows that the sites hold
+out, which they report with every round anyway.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +14,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, SiteManifest, agree
-from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
+from fedrelax.federation.lanes import CandidateRun
 from fedrelax.federation.letters import Finished, LaneSpec, Plan
 from fedrelax.federation.pooled import pooling_plan
 from fedrelax.federation.protocol import HubProtocol
 from fedrelax.federation.settings import plain_method
+from fedrelax.federation.table import held_out
+from fedrelax.graph import Graph
 from fedrelax.public import NODE_ROWS
 from fedrelax.runtime import Callback, Outcome, Stopping, stepwise
 from fedrelax.runtime.site import seeds_of
-from fedrelax.selection import Choice
-from fedrelax.selection.search import PATIENCE
+from fedrelax.selection import Candidate, Choice
+from fedrelax.selection.candidates import alphas_for, check_alpha
+from fedrelax.selection.losses import Losses
+from fedrelax.selection.search import PATIENCE, TRIES, decide
 from fedrelax.typing import Label
 from fedrelax.wiring import Wiring
 
@@ -76,7 +88,7 @@ class Hub(HubProtocol):
         pooling = pooling_plan(agreement, self.settings)
         if pooling is None:
             public = {name: one.public_rows or NODE_ROWS for name, one in self.hellos.items()}
-            specs = lanes_for(agreement.graph, self.settings, rows)
+            specs = self._specs(agreement.graph, rows)
         else:
             public, method = pooling.pop("public"), pooling.pop("method")
             self.settings = replace(self.settings, method=method)
@@ -93,7 +105,7 @@ class Hub(HubProtocol):
         outcomes, reached = self._rounds(wiring, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
         if len(lanes) > 1:  # choose, and replay the chosen run up to its end
-            choice, number = choose_lane(lanes, outcomes, reached, self.settings, rows)
+            choice, number = self._choose(outcomes, reached, rows)
             lane = lanes[number].with_alpha(choice.alpha)
             outcome = lane.replay(Stopping(choice.rounds, self.settings.tol), callbacks)
         elif pooling is not None:
@@ -194,3 +206,44 @@ class Hub(HubProtocol):
             if many and any([call.choosing(done, rounds) for call in callbacks]):
                 return [lane.replay(stopping(lane, done)) for lane in lanes], done
         return [outcomes[number] for number in range(len(lanes))], rounds
+
+    # Choosing alpha
+
+    def _specs(self, graph: Graph, rows: Mapping[str, int]) -> list[LaneSpec]:
+        """Return the lanes of a run: one for a given alpha, else one per candidate and fold.
+
+        After these comes one lane on all rows per candidate. ``rows`` gives every site's number of
+        training rows.
+        """
+        alpha, folds = self.settings.alpha, self.settings.folds
+        check_alpha(alpha)
+        if isinstance(alpha, int | float | np.number):
+            return [LaneSpec(float(alpha), None)]
+        alphas = alphas_for(graph, alpha, update=self.settings.method.update)
+        used = [fold for fold in range(min(folds, TRIES)) if held_out(rows, folds, fold).any()]
+        if not used:
+            raise FedRelaxError(
+                "every site has a single row, so none can be held out to choose alpha; give a number for "
+                "alpha"
+            )
+        return [LaneSpec(strength, fold) for fold in (*used, None) for strength in alphas]
+
+    def _choose(
+        self, outcomes: Sequence[Outcome], rounds: int, rows: Mapping[str, int]
+    ) -> tuple[Choice, int]:
+        """Return the choice among the candidates, and the number of its lane on all rows."""
+        specs, wiring = [lane.spec for lane in self.lanes], self.lanes[0].wiring
+        used = [
+            spec.fold for spec in specs if spec.fold is not None and spec.alpha == specs[0].alpha
+        ]
+        counts = np.array([held_out(rows, self.settings.folds, fold) for fold in used])
+        losses, candidates = Losses(list(rows), counts, rounds), []
+        for alpha in dict.fromkeys(spec.alpha for spec in specs):
+            tried = zip(specs, outcomes, strict=True)
+            losses.append(end for one, end in tried if one.alpha == alpha and one.fold is not None)
+            candidates.append(Candidate(alpha, wiring, level=self.settings.method.level))
+        choice = decide(candidates, losses, early=True)
+        chosen = [spec.fold is None and spec.alpha == choice.alpha for spec in specs]
+        return choice, chosen.index(True) if any(chosen) else specs.index(
+            LaneSpec(specs[0].alpha, None)
+        )

@@ -1,10 +1,4 @@
-"""The hub's engine: a run whose nodes are elsewhere. The loop is that of ``runtime.rounds``.
-
-With ``alpha="auto"`` all candidates and folds run side by side, in the same letters. Every candidate also
-runs on all rows, so that the chosen run is already there: the search takes no more rounds than a single
-run. The rule is that of ``selection.search.decide``; it needs sums of losses on rows that the sites hold
-out, which they report with every round anyway.
-"""
+"""The hub's engine: a run whose nodes are elsewhere. The loop is that of ``runtime.rounds``."""
 
 from __future__ import annotations
 
@@ -15,17 +9,10 @@ from typing import Any, Never
 import numpy as np
 
 from fedrelax.engines.sites.engine import gathered
-from fedrelax.errors import FedRelaxError
 from fedrelax.federation.letters import LaneReport, LaneSpec
-from fedrelax.federation.settings import HubSettings
-from fedrelax.federation.table import held_out
 from fedrelax.graph import Graph
 from fedrelax.runtime import NodeMeasures, Outcome, SiteMeasure, Stopping, run
 from fedrelax.runtime.callbacks import Callback
-from fedrelax.selection import Candidate, Choice
-from fedrelax.selection.candidates import alphas_for, check_alpha
-from fedrelax.selection.losses import Losses
-from fedrelax.selection.search import TRIES, decide
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 from fedrelax.wiring import Wiring
 
@@ -133,48 +120,3 @@ class CandidateRun:
         """Return the neighbours that a site heeds on the current graph, with their weights."""
         neighbours = Graph(self.edges, self.labels).neighbours(label)
         return {str(name): weight for name, weight in neighbours.items()}
-
-
-# Choosing alpha
-
-
-def lanes_for(graph: Graph, settings: HubSettings, rows: Mapping[str, int]) -> list[LaneSpec]:
-    """Return the lanes of a run: one for a given alpha, else one per candidate and fold.
-
-    After these comes one lane on all rows per candidate. ``rows`` gives every site's number of training
-    rows.
-    """
-    alpha, folds = settings.alpha, settings.folds
-    check_alpha(alpha)
-    if isinstance(alpha, int | float | np.number):
-        return [LaneSpec(float(alpha), None)]
-    alphas = alphas_for(graph, alpha, update=settings.method.update)
-    used = [fold for fold in range(min(folds, TRIES)) if held_out(rows, folds, fold).any()]
-    if not used:
-        raise FedRelaxError(
-            "every site has a single row, so none can be held out to choose alpha; give a number for alpha"
-        )
-    whole = [LaneSpec(strength, None) for strength in alphas]
-    return [LaneSpec(strength, fold) for strength in alphas for fold in used] + whole
-
-
-def choose_lane(
-    lanes: Sequence[CandidateRun],
-    outcomes: Sequence[Outcome],
-    rounds: int,
-    settings: HubSettings,
-    rows: Mapping[str, int],
-) -> tuple[Choice, int]:
-    """Return the choice among the candidates, and the number of its lane on all rows."""
-    alphas = list(dict.fromkeys(lane.spec.alpha for lane in lanes))
-    used = sorted({lane.spec.fold for lane in lanes if lane.spec.fold is not None})
-    counts = np.array([held_out(rows, settings.folds, fold) for fold in used])
-    losses = Losses(list(rows), counts, rounds)
-    specs = [lane.spec for lane in lanes]
-    for alpha in alphas:
-        tried = zip(specs, outcomes, strict=True)
-        losses.append(end for one, end in tried if one.alpha == alpha and one.fold is not None)
-    wiring, level = lanes[0].wiring, settings.method.level
-    choice = decide([Candidate(alpha, wiring, level=level) for alpha in alphas], losses, early=True)
-    chosen = choice.alpha if choice.alpha in alphas else alphas[0]
-    return choice, specs.index(LaneSpec(chosen, None))
