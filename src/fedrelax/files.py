@@ -56,11 +56,6 @@ def why_unread(error: Exception) -> str:
     return getattr(error, "strerror", None) or " ".join(str(error).split())
 
 
-def is_private(path: Path) -> bool:
-    """Tell whether only its owner can read a file; always true where systems have no such modes."""
-    return os.name != "posix" or not path.stat().st_mode & 0o077
-
-
 # Arrays
 
 

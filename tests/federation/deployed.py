@@ -177,8 +177,7 @@ def free_port() -> int:
 
 def written(home: Path, names: tuple[str, ...], hub: dict[str, Any], **more: Any) -> Federation:
     """Write app, certificates, keys and sites."""
-    models = dict.fromkeys(names, "ridge")
-    write_federation(home, names, site={"target": "y"}, models=models, hub=hub)
+    write_federation(home, names, "y", "regression", ["ridge"], hub)
     make_certificates(home / "certificates", ["127.0.0.1", "localhost"])
     federation = make(home / "sites", names, **more)
     for name in names:

@@ -292,7 +292,7 @@ def test_without_a_seal_the_hub_would_see_predictions(
     hub = Hub(hub_settings(federation), federation.transport())
     hub.run()
     shared = federation.participants()["ash"].folder.load(3)[0].shared["ash"]
-    boxes = [box for (sender, _), (_, box) in hub.letters.boxes.items() if sender == "ash"]
+    boxes = [box for (sender, _), (_, box) in hub.boxes.items() if sender == "ash"]
     assert all(shared.tobytes() in box for box in boxes)
 
 
@@ -301,7 +301,7 @@ def test_the_size_of_a_box_is_as_the_formula_says(tmp_path: Path) -> None:
     hub = Hub(hub_settings(federation, alpha=(0.1, 0.3)), federation.transport())
     hub.run()
     lanes = 2 * 3 + 2
-    assert {len(box) for _, box in hub.letters.boxes.values()} == {box_bytes(lanes, 20, 1)}
+    assert {len(box) for _, box in hub.boxes.values()} == {box_bytes(lanes, 20, 1)}
 
 
 def test_a_greeting_of_another_kind_is_refused() -> None:

@@ -192,7 +192,7 @@ def test_a_letter_that_comes_twice_changes_nothing(federation: Federation) -> No
 def test_a_site_that_could_not_answer_a_greeting_is_greeted_again(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedrelax.federation.hub.AGAIN", 0.1)
+    monkeypatch.setattr("fedrelax.federation.protocol.AGAIN", 0.1)
 
     class Late(WithinProcess):
         greeted = 0

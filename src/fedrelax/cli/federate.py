@@ -44,14 +44,8 @@ def init(
     with speaking(debug) as talk:
         from fedrelax.federation.files import write_federation
 
-        names, models = parts_of(sites), parts_of(model)
-        write_federation(
-            directory,
-            names,
-            site={"target": target, "task": task},
-            models={name: models[k % len(models)] for k, name in enumerate(names)},
-            hub={"alpha": "auto", "target": target},
-        )
+        names = parts_of(sites)
+        write_federation(directory, names, target, task, parts_of(model), {"alpha": "auto"})
         place = shlex.quote(str(directory))
         talk.plain(
             f"Wrote {directory}: app/, hub/hub.toml and a folder for each of {len(names)} sites."

@@ -11,8 +11,8 @@ participant     the site's side of every message
 site_run        a site in one run: its models, one for each run that goes side by side, and its boxes
 pooled          a site's rounds where all learn by partial pooling
 boosted         a site's rounds of boosted differences, which follow these
-lanes           the hub's engine: one run whose nodes are elsewhere; ``alpha="auto"``
-hub             the hub's side: handshake, rounds, choice, end
+lanes           the hub's engine: one run whose nodes are elsewhere
+hub             the hub's side: handshake, rounds, choice (``alpha="auto"``), end
 protocol        the hub's letters: what is asked, what comes back, who is silent
 writing         what is written at the end: a site's model; the hub's numbers and report
 flower          how letters travel over Flower

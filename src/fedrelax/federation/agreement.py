@@ -10,10 +10,9 @@ from pydantic import Field, model_validator
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.letters import Classes, Envelope, task_of
-from fedrelax.federation.settings import Count, Name, Weight
+from fedrelax.federation.settings import Count, SharedSettings
 from fedrelax.files import Refused
 from fedrelax.graph import Graph
-from fedrelax.jsonfiles import Described
 from fedrelax.models import Task
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.agreeing import ColumnSummary, agreed
@@ -23,7 +22,7 @@ MOST_NAMES = 100_000
 """The most columns, or classes, that a site may name."""
 
 
-class SiteManifest(Described):
+class SiteManifest(SharedSettings):
     """What a site says about itself before a run: names, counts and summaries of columns, but no row.
 
     ``rows`` is the number of rows that it trains on.
@@ -33,23 +32,14 @@ class SiteManifest(Described):
     ``form`` is how its model takes rows of a table: numbers only, or with gaps and categories.
     """
 
-    name: Name
     features: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_NAMES)]
-    target: str
-    task: str
     classes: Annotated[Classes, Field(min_length=1, max_length=MOST_NAMES)] | None
     rows: Count
-    neighbours: dict[str, Weight]
     nonce: str
-    model: str
     form: Literal["encoded", "coded", "frame"]
     columns: tuple[ColumnSummary, ...]
     aim: tuple[float, float] | None = None
     named: bool
-    public: str
-    """How public rows are drawn."""
-    public_rows: Count | None
-    """How many are drawn; None leaves it to the hub."""
 
     @model_validator(mode="after")
     def _named(self) -> Self:
@@ -99,16 +89,15 @@ def agree(
     if schema is None:
         told = {name: hello.columns for name, hello in ordered.items()}
         schema, notes = agreed(told, named=any(hello.named for hello in ordered.values()))
-    ready = _shared_rows(ordered, schema)
-    return Agreement(ordered, _graph(ordered), ready, _task(ordered, first.task), tuple(notes))
-
-
-def _shared_rows(hellos: Mapping[str, SiteManifest], schema: Schema) -> Preparation:
-    """Return the form of the rows that sites share: numbers, unless a model takes gaps and categories."""
-    strange = [hello for hello in hellos.values() if hello.form != ENCODED]
-    if schema.is_plain or not strange:
-        return Preparation(schema)
-    return Preparation(schema, encoded=False)
+    # Rows are shared as numbers, unless a model takes gaps and categories.
+    numbers = schema.is_plain or all(hello.form == ENCODED for hello in ordered.values())
+    classes = sorted({label for hello in ordered.values() for label in hello.classes or ()})
+    if first.task == "classification" and len(classes) < 2:
+        raise FedRelaxError(
+            "all sites together have fewer than two classes; nothing can be learned"
+        )
+    ready, task = Preparation(schema, encoded=numbers), task_of(first.task, classes)
+    return Agreement(ordered, _graph(ordered), ready, task, tuple(notes))
 
 
 def _check_columns(hello: SiteManifest, first: SiteManifest) -> None:
@@ -119,14 +108,14 @@ def _check_columns(hello: SiteManifest, first: SiteManifest) -> None:
             f"for {first.task}; give both the same task"
         )
     for other, own in ((first, hello), (hello, first)):
-        missing = [name for name in other.features if name not in own.features]
-        if missing:
-            raise FedRelaxError(
-                f"site {own.name!r} has no column {missing[0]!r}, which site {other.name!r} has; give all "
-                "sites the same columns"
-            )
-    kinds = {type(label) for one in (hello, first) for label in one.classes or ()}
-    if len({str if kind is str else float for kind in kinds}) > 1:
+        for name in other.features:
+            if name not in own.features:
+                raise FedRelaxError(
+                    f"site {own.name!r} has no column {name!r}, which site {other.name!r} has; give all "
+                    "sites the same columns"
+                )
+    labels = (*(hello.classes or ()), *(first.classes or ()))
+    if len({isinstance(label, str) for label in labels}) > 1:
         raise FedRelaxError(
             f"{who} has another kind of classes in column {hello.target!r} than site {first.name!r}: "
             "one has text, the other numbers"
@@ -152,12 +141,3 @@ def _graph(hellos: Mapping[str, SiteManifest]) -> Graph:
             if name < other:
                 edges.append((name, other, weight))
     return Graph.from_edges(edges, labels=list(hellos))
-
-
-def _task(hellos: Mapping[str, SiteManifest], kind: str) -> Task:
-    classes = sorted({label for hello in hellos.values() for label in hello.classes or ()})
-    if kind == "classification" and len(classes) < 2:
-        raise FedRelaxError(
-            "all sites together have fewer than two classes; nothing can be learned"
-        )
-    return task_of(kind, classes)

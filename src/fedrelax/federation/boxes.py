@@ -30,7 +30,7 @@ import numpy as np
 
 from fedrelax.errors import FedRelaxError, FedRelaxWarning
 from fedrelax.extras import need
-from fedrelax.files import KEY, Refused, from_npy, is_private, read_text, to_npy, why_unread
+from fedrelax.files import KEY, Refused, from_npy, read_text, to_npy, why_unread
 from fedrelax.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -129,13 +129,12 @@ def read_key(path: Path, name: str) -> str:
     """Return a site's private key from its file."""
     try:
         text = read_text(path, KEY, "ascii").strip()
+        _private(text)
     except (OSError, UnicodeDecodeError) as error:
         raise FedRelaxError(
             f"site {name!r}: its key {path} cannot be read ({why_unread(error)}); make one with fedrelax "
             "federate keys"
         ) from error
-    try:
-        _private(text)
     except FedRelaxError as error:
         raise FedRelaxError(f"site {name!r}: its key {path} cannot be used: {error}") from None
     warn_if_readable(path)
@@ -143,8 +142,8 @@ def read_key(path: Path, name: str) -> str:
 
 
 def warn_if_readable(path: Path) -> None:
-    """Warn of a private key that others on this machine can read."""
-    if path.exists() and not is_private(path):
+    """Warn of a private key that others on this machine can read, where systems have such modes."""
+    if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
         warnings.warn(
             f"the private key {path} can be read by other users of this machine; run chmod 600 {path}",
             FedRelaxWarning,
@@ -213,7 +212,7 @@ class SealedChannel:
         from cryptography.exceptions import InvalidTag
 
         if len(box) < NONCE + TAG:
-            raise Refused("the box is truncated")
+            raise Refused("the box is missing or truncated")
         cipher = self._cipher(address, address.sender)
         try:
             return bytes(cipher.decrypt(box[:NONCE], box[NONCE:], address.bound))

@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from fedrelax.storage.places import advice_for
 
 HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 """A host name, as certificates hold it."""
+AUTHORITY = "fedrelax federation"
+"""The name of who signs certificates."""
 YEARS = 2
 """How long certificates are valid."""
 
@@ -42,25 +45,25 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     check_certificates(folder)
-    addresses = [_host(host) for host in hosts]
     authority, hub = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    name, signer = "fedrelax federation", authority.public_key()
-    ca = _certificate(
-        name, signer, name, authority, [x509.SubjectKeyIdentifier.from_public_key(signer)]
-    )
+    signer = authority.public_key()
     extensions = [
-        x509.SubjectAlternativeName(addresses),
+        x509.SubjectAlternativeName([_host(host) for host in hosts]),
         x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]),
         x509.AuthorityKeyIdentifier.from_issuer_public_key(signer),
     ]
-    own = _certificate(hosts[0], hub.public_key(), name, authority, extensions)
+    own = [x509.SubjectKeyIdentifier.from_public_key(signer)]
+    made = {
+        "ca": (authority, _certificate(AUTHORITY, authority, authority, own)),
+        "hub": (hub, _certificate(hosts[0], hub, authority, extensions)),
+    }
     pem, plain = form.Encoding.PEM, form.NoEncryption()
     with _on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for stem, certificate, key in (("ca", ca, authority), ("hub", own, hub)):
-            _write(folder / f"{stem}.crt", certificate.public_bytes(pem), private=False)
+        for stem, (key, certificate) in made.items():
+            (folder / f"{stem}.crt").write_bytes(certificate.public_bytes(pem))
             secret = key.private_bytes(pem, form.PrivateFormat.PKCS8, plain)
-            _write(folder / f"{stem}.key", secret)
+            write_whole(folder / f"{stem}.key", secret)
 
 
 def check_certificates(folder: Path) -> None:
@@ -85,13 +88,13 @@ def make_site_keys(folder: Path) -> str:
                 form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
             )
             public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-            _write(folder / "auth.key", private)
-            _write(folder / "auth.pub", public + b"\n", private=False)
+            write_whole(folder / "auth.key", private)
+            (folder / "auth.pub").write_bytes(public + b"\n")
         if not os.path.lexists(folder / "site.key"):
-            _write(folder / "site.key", new_key().encode() + b"\n")
+            write_whole(folder / "site.key", new_key().encode() + b"\n")
         warn_if_readable(folder / "auth.key")
         public_key = public_of(read_key(folder / "site.key", folder.name))
-        _write(folder / "site.pub", public_key.encode() + b"\n", private=False)
+        (folder / "site.pub").write_bytes(public_key.encode() + b"\n")
     return public_key
 
 
@@ -107,15 +110,6 @@ def _on_disk(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _write(path: Path, data: bytes, private: bool = True) -> None:
-    """Write a file that, if it is private, only its owner can read, from its first byte on."""
-    path.unlink(missing_ok=True)
-    with open(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644), "wb"
-    ) as f:
-        f.write(data)
-
-
 def _host(host: str) -> Any:
     from cryptography import x509
 
@@ -129,78 +123,41 @@ def _host(host: str) -> Any:
         return x509.DNSName(host)
 
 
-def _certificate(
-    subject: str, public: Any, issuer: str, signer: Any, extensions: Sequence[Any]
-) -> Any:
-    """Return a certificate; one that is its own issuer may sign others, and nothing else."""
+def _certificate(subject: str, key: Any, signer: Any, extensions: Sequence[Any]) -> Any:
+    """Return a certificate from the authority; its own may sign others, and nothing else."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA384
 
-    signs, now = subject == issuer, datetime.datetime.now(datetime.UTC)
-    names = [
+    signs, now = key is signer, datetime.datetime.now(datetime.UTC)
+    issuer, owner = (
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
-        for name in (subject, issuer)
-    ]
-    usage = x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
+        for name in (AUTHORITY, subject)
     )
-    limits = x509.BasicConstraints(ca=signs, path_length=0 if signs else None)
-    builder = x509.CertificateBuilder(*names[::-1], public, x509.random_serial_number())
-    builder = builder.not_valid_before(now - datetime.timedelta(minutes=5))
-    builder = builder.not_valid_after(now + datetime.timedelta(days=365 * YEARS))
+    # The hub signs data, the authority certificates and their revocation; neither does anything else.
+    usage = x509.KeyUsage(not signs, False, False, False, False, signs, signs, False, False)
+    builder = x509.CertificateBuilder(
+        issuer,
+        owner,
+        key.public_key(),
+        x509.random_serial_number(),
+        now - datetime.timedelta(minutes=5),
+        now + datetime.timedelta(days=365 * YEARS),
+    )
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
-    for extension in (limits, usage):
+    for extension in (x509.BasicConstraints(signs, 0 if signs else None), usage):
         builder = builder.add_extension(extension, critical=True)
     return builder.sign(signer, SHA384())
 
 
-PYPROJECT = """\
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
+APP_TOML = "app.toml"
+"""The ``pyproject.toml`` of the Flower app, but for its last line, which names the hub's file."""
+APP = '''\
+"""{what} of the federation."""
 
-[project]
-name = "fedrelax-federation"
-version = "1.0.0"
-description = "Every site keeps its rows and its model, and learns from its neighbours' predictions."
-license = "Apache-2.0"
-dependencies = ["fedrelax[flower]"]
+from fedrelax.federation.flower import {name}
 
-[tool.hatch.build.targets.wheel]
-packages = ["."]
-
-[tool.flwr.app]
-publisher = "fedrelax"
-
-[tool.flwr.app.components]
-serverapp = "fedrelax_app.server_app:app"
-clientapp = "fedrelax_app.client_app:app"
-
-[tool.flwr.app.config]
-hub = {hub}
-"""
-SERVER = '''\
-"""The hub of the federation."""
-
-from fedrelax.federation.flower import server_app
-
-app = server_app()
-'''
-CLIENT = '''\
-"""A site of the federation."""
-
-from fedrelax.federation.flower import client_app
-
-app = client_app()
+app = {name}()
 '''
 HUB_COMMENT = """\
 The hub of a federation; see docs/federation.md.
@@ -214,12 +171,12 @@ neighbours: the sites it hears, with weights. keys: their public keys; nobody el
 def write_federation(
     home: Path,
     names: Sequence[str],
-    *,
-    site: Mapping[str, Any],
-    models: Mapping[str, str],
+    target: str,
+    task: str,
+    models: Sequence[str],
     hub: Mapping[str, Any],
 ) -> None:
-    """Write all files but keys and rows; all sites are neighbours with weight 1."""
+    """Write all files but keys and rows; all sites are neighbours with weight 1, and models go in turn."""
     if len(names) < 2:
         raise FedRelaxError(
             f"a federation of {len(names)} has no neighbours; name at least two sites"
@@ -229,20 +186,22 @@ def write_federation(
     if taken or home.is_symlink():
         raise FedRelaxError(f"{home} exists and is not empty; choose another directory")
     hub_file = json.dumps(str(home.absolute() / "hub" / "hub.toml"), ensure_ascii=False)
-    shared = {"sites": list(names), "folder": "state", "out": "result", **hub}
+    shared = {"sites": list(names), "folder": "state", "out": "result", "target": target, **hub}
+    app = resources.files("fedrelax.federation").joinpath(APP_TOML).read_text("utf-8")
     files = {
         "app/fedrelax_app/__init__.py": '"""A federation on Flower."""\n',
-        "app/fedrelax_app/server_app.py": SERVER,
-        "app/fedrelax_app/client_app.py": CLIENT,
-        "app/pyproject.toml": PYPROJECT.format(hub=hub_file),
+        "app/fedrelax_app/server_app.py": APP.format(what="The hub", name="server_app"),
+        "app/fedrelax_app/client_app.py": APP.format(what="A site", name="client_app"),
+        "app/pyproject.toml": f"{app}hub = {hub_file}\n",
         "hub/hub.toml": dump_toml(shared, HUB_COMMENT),
     }
-    for name in names:
+    for number, name in enumerate(names):
         own = {
             "name": name,
             "data": "rows.csv",
-            **site,
-            "model": models[name],
+            "target": target,
+            "task": task,
+            "model": models[number % len(models)],
             "key": "site.key",
             "folder": "state",
             "neighbours": {other: 1.0 for other in names if other != name},

@@ -46,26 +46,25 @@ class OverFlower:
         from flwr.app import Message
 
         begun = time.monotonic()
-        order = list(letters)
         messages = [
             Message(
-                to_record(letters[node]),
+                to_record(letter),
                 dst_node_id=node,
-                message_type=ACTIONS[letters[node].kind],
+                message_type=ACTIONS[letter.kind],
                 ttl=wait + KEPT,
-                group_id=str(letters[node].head.get("round", letters[node].kind)),
+                group_id=str(letter.head.get("round", letter.kind)),
             )
-            for node in order
+            for node, letter in letters.items()
         ]
         pushed = self._grid.push_messages(messages)
-        open_ = {number: node for number, node in zip(pushed, order, strict=False) if number}
+        open_ = {number: node for number, node in zip(pushed, letters, strict=False) if number}
         answers: dict[Address, Envelope] = {}
         end = begun + wait
         while open_ and time.monotonic() < end:
             for reply in self._grid.pull_messages(list(open_)):
                 node = open_.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None:
-                    answers[node] = _answer(reply)
+                    answers[node] = from_reply(reply)
             if open_ and set(open_.values()) <= set(late):
                 taken = time.monotonic() - begun
                 end = min(end, begun + taken + max(GRACE * taken, LEAST_GRACE))
@@ -73,15 +72,6 @@ class OverFlower:
             if open_:
                 time.sleep(PAUSE)
         return answers
-
-
-def _answer(reply: Any) -> Envelope:
-    if reply.has_error():
-        return Envelope("failure", {"reason": f"no answer was made ({reply.error.reason})"})
-    try:
-        return from_record(reply.content)
-    except Refused as error:
-        return Envelope("failure", {"reason": str(error)})
 
 
 def to_record(letter: Envelope) -> Any:
@@ -93,11 +83,20 @@ def to_record(letter: Envelope) -> Any:
 
 def from_record(content: Any) -> Envelope:
     """Return the letter in a Flower message, or refuse it."""
-    record = content.config_records.get("letter")
-    data = None if record is None else record.get("bytes")
+    data = content.config_records.get("letter", {}).get("bytes")
     if not isinstance(data, bytes):
         raise Refused("a message holds no letter")
     return unpack(data)
+
+
+def from_reply(reply: Any) -> Envelope:
+    """Return the letter in an answer; where there is none, a letter "failure" says why."""
+    if reply.has_error():
+        return Envelope("failure", {"reason": f"no answer was made ({reply.error.reason})"})
+    try:
+        return from_record(reply.content)
+    except Refused as error:
+        return Envelope("failure", {"reason": str(error)})
 
 
 def client_app() -> Any:

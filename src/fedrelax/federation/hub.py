@@ -1,60 +1,44 @@
-"""The hub's side of a run: greet, agree, run rounds, choose, end. It never sees a row."""
+"""The hub's side of a run: greet, agree, run rounds, choose, end. It never sees a row.
+
+With ``alpha="auto"`` all candidates and folds run side by side, in the same letters. Every candidate also
+runs on all rows, so that the chosen run is already there: the search takes no more rounds than a single
+run. The rule is that of ``selection.search.decide``; it needs sums of losses on rows that the sites hold
+out, which they report with every round anyway.
+"""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
-import uuid
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
 
 from fedrelax.errors import FedRelaxError, listing
 from fedrelax.federation.agreement import Agreement, SiteManifest, agree
-from fedrelax.federation.lanes import CandidateRun, choose_lane, lanes_for
-from fedrelax.federation.letters import Envelope, Finished, LaneSpec, Plan
+from fedrelax.federation.lanes import CandidateRun
+from fedrelax.federation.letters import Finished, LaneSpec, Plan
 from fedrelax.federation.pooled import pooling_plan
 from fedrelax.federation.protocol import HubProtocol
-from fedrelax.federation.settings import HubSettings, plain_method
-from fedrelax.federation.state import HUB, Folder
-from fedrelax.files import Refused
+from fedrelax.federation.settings import plain_method
+from fedrelax.federation.table import held_out
+from fedrelax.graph import Graph
 from fedrelax.public import NODE_ROWS
 from fedrelax.runtime import Callback, Loop, Outcome, Stopping
 from fedrelax.runtime.site import seeds_of
-from fedrelax.selection import Choice
-from fedrelax.selection.search import PATIENCE
+from fedrelax.selection import Candidate, Choice
+from fedrelax.selection.candidates import alphas_for, check_alpha
+from fedrelax.selection.losses import Losses
+from fedrelax.selection.search import PATIENCE, TRIES, decide
 from fedrelax.typing import Label
+from fedrelax.wiring import Wiring
 
 PAUSE = 0.5
 """Seconds between two looks for sites that have yet to join."""
 
-FIRST = 120.0
-"""Seconds that a first greeting gets at least: the site's programs start for the first time."""
-
-AGAIN = 5.0
-"""Seconds after which a site that could not answer a greeting is greeted again."""
-
-Address = Hashable
-
 log = logging.getLogger("fedrelax.federation")
-
-
-class Transport(Protocol):
-    """Carries letters to several sites at once, and answers back; the hub knows no more about it."""
-
-    def addresses(self) -> Collection[Address]:
-        """Return who can be reached now."""
-
-    def send(
-        self, letters: Mapping[Address, Envelope], wait: float, late: Collection[Address] = ()
-    ) -> dict[Address, Envelope]:
-        """Send one letter each and return the answers that come within ``wait`` seconds.
-
-        Those that are ``late`` are not waited for much longer once all others have answered. Where no
-        answer could be made, a letter "failure" says why.
-        """
 
 
 @dataclass(frozen=True)
@@ -85,82 +69,59 @@ class Federated:
         return () if self.choice is None else self.choice.alone
 
 
-class Hub:
-    """Drives a run. ``where`` is a folder for its state: a hub that is started there again goes on with it.
-
-    notes : what was refused, and who was lost or came back, in sentences.
-    missed : by site, the rounds in which it did not answer.
-    """
-
-    def __init__(
-        self, settings: HubSettings, transport: Transport, where: Path | None = None
-    ) -> None:
-        settings.check()
-        self.settings, self.transport = settings, transport
-        wiring = settings.method.wiring
-        self.wiring = None if wiring is None else wiring.paced(settings.rounds)
-        self.id, self.notes, self.missed = uuid.uuid4().hex, list[str](), dict[str, list[int]]()
-        self.folder, self.asked = None if where is None else Folder(where), settings.asked
-        self._kept: dict[str, Any] | None = None if self.folder is None else self.folder.read(HUB)
-        """What is left of a run that was stopped, if it had the same settings."""
-        if self._kept is not None and self._kept.get("asked") != self.asked:
-            self._kept = None
-        if (kept := self._kept) is not None:
-            self.id, self.notes, self.missed = kept["run"], kept["notes"], kept["missed"]
-        self.addresses: dict[str, Address] = {}
-        self._met: dict[Address, float] = {}
-        """When an address that has answered may be greeted again."""
+class Hub(HubProtocol):
+    """Drives a run over sites that a transport reaches."""
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Federated:
         """Run the rounds and return how they ended."""
-        settings, kept = self.settings, self._kept
-        if self.folder is not None and kept is None:
+        if self.folder is not None and not self.resumed:
             self.folder.begin()
-        log.info("waiting for %s", listing(settings.sites))
-        hellos = met = self._meet()
-        if kept is not None:  # what the sites said when the run began
-            heads = kept["hellos"].items()
-            hellos = {name: SiteManifest.of(Envelope("hello", head)) for name, head in heads}
-        agreement = agree(hellos, settings.sites, settings.schema)
+        log.info("waiting for %s", listing(self.settings.sites))
+        met = self._meet()
+        self.hellos = self.hellos or met  # if resumed, what the sites said when the run began
+        agreement = agree(self.hellos, self.settings.sites, self.settings.schema)
+        self.hellos = dict(agreement.hellos)
         for text in agreement.notes:
             self.note(text)
-        graph, method = agreement.graph, settings.method
-        rows = {name: hello.rows for name, hello in agreement.hellos.items()}
-        pooling = pooling_plan(agreement, settings)
+        method, wiring = self.settings.method, self.settings.wiring
+        rows = {name: hello.rows for name, hello in self.hellos.items()}
+        pooling = pooling_plan(agreement, self.settings)
         if pooling is None:
-            public = {name: one.public_rows or NODE_ROWS for name, one in agreement.hellos.items()}
-            specs = lanes_for(graph, settings.alpha, settings.folds, rows, method.update)
+            public = {name: one.public_rows or NODE_ROWS for name, one in self.hellos.items()}
+            specs = self._specs(agreement.graph, rows)
         else:
             public, method = pooling.pop("public"), pooling.pop("method")
+            self.settings = replace(self.settings, method=method)
             specs = [LaneSpec(1.0, None)]  # what the sites learn takes its place
-            settings = self.settings = replace(settings, method=method)
         symmetric = method.objective == "gtvmin"
-        lanes = [CandidateRun(spec, graph, symmetric, self.wiring) for spec in specs]
+        self.lanes = lanes = [
+            CandidateRun(one, agreement.graph, symmetric, wiring) for one in specs
+        ]
         lanes[0].may_rest = pooling is None  # sites that rest may yet boost differences
-        self.letters = letters = HubProtocol(self, agreement.hellos, lanes)
-        if kept is None:
-            letters.begin(self._plans(agreement, lanes, public, pooling or {}))
+        if self.resumed:
+            self.go_on()
         else:
-            letters.recall(kept, met)
-        outcomes, reached = self._rounds(lanes, letters, callbacks)
+            self.begin(self._plans(agreement, public, pooling or {}))
+        outcomes, reached = self._rounds(wiring, callbacks)
         choice, number, lane, outcome = None, 0, lanes[0], outcomes[0]
         if len(lanes) > 1:  # choose, and replay the chosen run up to its end
-            choice, number = choose_lane(lanes, outcomes, reached, settings, rows)
+            choice, number = self._choose(outcomes, reached, rows)
             lane = lanes[number].with_alpha(choice.alpha)
-            outcome = lane.replay(Stopping(choice.rounds, settings.tol), callbacks)
+            outcome = lane.replay(Stopping(choice.rounds, self.settings.tol), callbacks)
         elif pooling is not None:
-            lane = lane.with_alpha(letters.alpha)
-            outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=letters.words)
-        reports = letters.finish(number, lane, outcome, () if choice is None else choice.alone)
+            lane = lane.with_alpha(self.alpha)
+            outcome = replace(lane.replay(Stopping(outcome.n_rounds)), reason=self.words)
+        head = {"lane": number, "alpha": lane.spec.alpha, "round": outcome.n_rounds}
+        reports = self.finish(
+            {**head, "reason": outcome.reason}, () if choice is None else choice.alone
+        )
         log.info("finished: %s", outcome.reason)
         if self.folder is not None:
             self.folder.begin()
-        largest, notes = letters.largest_box, tuple(self.notes)
+        largest, notes = self.largest_box, tuple(self.notes)
         return Federated(
             agreement, outcome, lane, choice, self.missed, largest, reports, public, notes
         )
-
-    # Who is there
 
     def _meet(self) -> dict[str, SiteManifest]:
         """Greet whoever can be reached until all sites have joined; each name has one address.
@@ -172,69 +133,27 @@ class Hub:
         while True:
             hellos |= self.greet(hellos)
             missing = [name for name in self.settings.sites if name not in hellos]
-            if not missing:
+            if not missing or (self.resumed and time.monotonic() > end):
                 return hellos
             if time.monotonic() > end:
-                if self._kept is not None:
-                    return hellos
                 raise FedRelaxError(
                     f"missing after {self.settings.join:g} seconds: {listing(missing)}; start "
                     "them, or leave them out of sites"
                 )
             time.sleep(PAUSE)
 
-    def greet(self, claimed: Collection[str], wait: float | None = None) -> dict[str, SiteManifest]:
-        """Greet addresses not met before; unknown names and second claims to a name are refused."""
-        hellos: dict[str, SiteManifest] = {}
-        now, schema = time.monotonic(), self.settings.schema
-        new = [a for a in self.transport.addresses() if self._met.get(a, 0.0) <= now]
-        if not new:
-            return hellos
-        head = {"run": self.id, "schema": schema and schema.to_dict()}
-        if wait is None:
-            wait = min(self.settings.join, max(self.settings.wait, FIRST))
-        answers = self.transport.send(dict.fromkeys(new, Envelope("hello", head)), wait)
-        for address in sorted(answers, key=str):
-            self._met[address] = math.inf
-            try:
-                hello = SiteManifest.of(answers[address])
-            except Refused as error:
-                self._met[address] = time.monotonic() + AGAIN
-                self.note(f"{answers[address].head.get('reason', error)}")
-                continue
-            if hello.name not in self.settings.sites:
-                self.note(f"a site called {hello.name!r} is not in this federation and was refused")
-            elif hello.name in claimed or hello.name in hellos:
-                self.note(f"a second site called {hello.name!r} tried to join and was refused")
-            else:
-                hellos[hello.name] = hello
-                self.addresses[hello.name] = address
-        return hellos
-
-    def note(self, text: str) -> None:
-        """Write down, once, what was refused or lost."""
-        log.warning("%s", text)
-        if text not in self.notes:
-            self.notes.append(text)
-
-    # The rounds
-
     def _plans(
-        self,
-        agreement: Agreement,
-        lanes: Sequence[CandidateRun],
-        public: dict[str, int],
-        more: dict[str, Any],
+        self, agreement: Agreement, public: Mapping[str, int], more: Mapping[str, Any]
     ) -> dict[str, Plan]:
         """Return each site's plan; ``more`` is what only some runs need."""
-        settings, hellos, classes = self.settings, agreement.hellos, agreement.task.classes
+        settings, hellos, classes = self.settings, self.hellos, agreement.task.classes
         method = replace(settings.method, rounds=settings.rounds)
         seeds = seeds_of(method.random_state, len(hellos)).tolist()
         return {
             name: Plan(
                 run=self.id,
                 method=plain_method(method),
-                lanes=tuple(lane.spec for lane in lanes),
+                lanes=tuple(lane.spec for lane in self.lanes),
                 folds=settings.folds,
                 columns=agreement.ready.to_dict(),
                 kind=agreement.task.kind,
@@ -249,19 +168,17 @@ class Hub:
         }
 
     def _rounds(
-        self, lanes: Sequence[CandidateRun], letters: HubProtocol, callbacks: Sequence[Callback]
+        self, wiring: Wiring | None, callbacks: Sequence[Callback]
     ) -> tuple[list[Outcome], int]:
         """Run all lanes side by side: once each has shared, one exchange serves them all.
 
         Return how they ended, and the most rounds that they could have run: fewer if a callback ended
         the search.
         """
-        many, rounds, wiring = len(lanes) > 1, self.settings.rounds, self.wiring
+        lanes, rounds, many = self.lanes, self.settings.rounds, len(self.lanes) > 1
 
         def stopping(lane: CandidateRun, rounds: int) -> Stopping:
-            patience = self.settings.method.patience
-            if many:
-                patience = None if lane.spec.fold is None else PATIENCE
+            patience = None if lane.spec.fold is None else PATIENCE
             return Stopping(rounds, self.settings.tol, patience)
 
         going = {
@@ -278,14 +195,55 @@ class Hub:
                     del going[number]
             asked = list(going)
             round = lanes[asked[0]].round if asked else 0
-            if asked and round == len(letters.reports):  # else a run that was stopped is replayed
+            if asked and round == len(self.reports):  # else a run that was stopped is replayed
                 stage = None if wiring is None else wiring.due(round - 1)
                 if wiring is not None and stage is not None:
                     final = stage == wiring.stages - 1  # models that drift then start anew
-                    letters.refit(round - 1, asked, final and not letters.settles)
+                    self.refit(round - 1, asked, final and not self.settles)
                 rewired = wiring is not None and wiring.due(round) is not None
-                letters.exchange(round, asked, rewired)
+                self.exchange(round, asked, rewired)
             done = max(lane.round for lane in lanes)
             if many and any([call.choosing(done, rounds) for call in callbacks]):
                 return [lane.replay(stopping(lane, done)) for lane in lanes], done
         return [outcomes[number] for number in range(len(lanes))], rounds
+
+    # Choosing alpha
+
+    def _specs(self, graph: Graph, rows: Mapping[str, int]) -> list[LaneSpec]:
+        """Return the lanes of a run: one for a given alpha, else one per candidate and fold.
+
+        After these comes one lane on all rows per candidate. ``rows`` gives every site's number of
+        training rows.
+        """
+        alpha, folds = self.settings.alpha, self.settings.folds
+        check_alpha(alpha)
+        if isinstance(alpha, int | float | np.number):
+            return [LaneSpec(float(alpha), None)]
+        alphas = alphas_for(graph, alpha, update=self.settings.method.update)
+        used = [fold for fold in range(min(folds, TRIES)) if held_out(rows, folds, fold).any()]
+        if not used:
+            raise FedRelaxError(
+                "every site has a single row, so none can be held out to choose alpha; give a number for "
+                "alpha"
+            )
+        return [LaneSpec(strength, fold) for fold in (*used, None) for strength in alphas]
+
+    def _choose(
+        self, outcomes: Sequence[Outcome], rounds: int, rows: Mapping[str, int]
+    ) -> tuple[Choice, int]:
+        """Return the choice among the candidates, and the number of its lane on all rows."""
+        specs, wiring = [lane.spec for lane in self.lanes], self.lanes[0].wiring
+        used = [
+            spec.fold for spec in specs if spec.fold is not None and spec.alpha == specs[0].alpha
+        ]
+        counts = np.array([held_out(rows, self.settings.folds, fold) for fold in used])
+        losses, candidates = Losses(list(rows), counts, rounds), []
+        for alpha in dict.fromkeys(spec.alpha for spec in specs):
+            tried = zip(specs, outcomes, strict=True)
+            losses.append(end for one, end in tried if one.alpha == alpha and one.fold is not None)
+            candidates.append(Candidate(alpha, wiring, level=self.settings.method.level))
+        choice = decide(candidates, losses, early=True)
+        chosen = [spec.fold is None and spec.alpha == choice.alpha for spec in specs]
+        return choice, chosen.index(True) if any(chosen) else specs.index(
+            LaneSpec(specs[0].alpha, None)
+        )

@@ -1,10 +1,4 @@
-"""The hub's engine: a run whose nodes are elsewhere. The loop is that of ``runtime.rounds``.
-
-With ``alpha="auto"`` all candidates and folds run side by side, in the same letters. Every candidate also
-runs on all rows, so that the chosen run is already there: the search takes no more rounds than a single
-run. The rule is that of ``selection.search.decide``; it needs sums of losses on rows that the sites hold
-out, which they report with every round anyway.
-"""
+"""The hub's engine: a run whose nodes are elsewhere. The loop is that of ``runtime.rounds``."""
 
 from __future__ import annotations
 
@@ -14,17 +8,10 @@ from typing import Any, Never
 
 import numpy as np
 
-from fedrelax.errors import FedRelaxError
-from fedrelax.federation.letters import LaneSpec
-from fedrelax.federation.settings import HubSettings
-from fedrelax.federation.table import held_out
+from fedrelax.federation.letters import LaneReport, LaneSpec
 from fedrelax.graph import Graph
 from fedrelax.runtime import Loop, NodeMeasures, Outcome, SiteMeasure, Stopping
 from fedrelax.runtime.callbacks import Callback
-from fedrelax.selection import Candidate, Choice
-from fedrelax.selection.candidates import Alphas, alphas_for, check_alpha
-from fedrelax.selection.losses import Losses
-from fedrelax.selection.search import TRIES, decide
 from fedrelax.typing import FloatArray, Label, SparseMatrix
 from fedrelax.wiring import Wiring
 
@@ -54,11 +41,12 @@ class CandidateRun:
         """By round and site: how well each neighbour's answers fit the site's own rows, where asked for."""
         self.round = 0
 
-    def record(self, reports: Mapping[str, SiteMeasure]) -> None:
-        """Record the sites' reports of the next round; a silent site keeps its last numbers."""
-        before = self.recorded[-1] if self.recorded else {}
+    def record(self, round: int, reports: Mapping[str, LaneReport]) -> None:
+        """Record the sites' reports of a round; a silent site keeps its last numbers."""
         names = map(str, self.labels)
-        self.recorded.append({n: reports.get(n, before.get(n, UNKNOWN)) for n in names})
+        before = self.recorded[-1] if self.recorded else dict.fromkeys(names, UNKNOWN)
+        self.recorded.append({**before, **{n: one.measure for n, one in reports.items()}})
+        self.looks[round] = {n: one.looks for n, one in reports.items() if one.looks is not None}
 
     def replay(self, stopping: Stopping, callbacks: Sequence[Callback] = ()) -> Outcome:
         """Run through the recorded rounds with this stopping rule and return how they end."""
@@ -111,12 +99,10 @@ class CandidateRun:
     def _per_edge(
         self, edges: SparseMatrix, reported: Mapping[str, Mapping[Any, float]]
     ) -> FloatArray:
-        values = []
-        for i, label in enumerate(self.labels):
-            own = reported.get(str(label), {})
-            for j in edges.indices[edges.indptr[i] : edges.indptr[i + 1]]:
-                values.append(own.get(self.labels[j], np.inf))
-        return np.array(values, dtype=float)
+        stored = edges.tocoo()
+        pairs = zip(stored.row, stored.col, strict=True)
+        ends = ((self.labels[i], self.labels[j]) for i, j in pairs)
+        return np.array([reported.get(i, {}).get(j, np.inf) for i, j in ends], dtype=float)
 
     def embedding(self) -> Never:
         """Refuse: the hub has no predictions. Wirings that need them are refused beforehand."""
@@ -131,57 +117,5 @@ class CandidateRun:
 
     def heeded(self, label: Label) -> dict[str, float]:
         """Return the neighbours that a site heeds on the current graph, with their weights."""
-        i = self.labels.index(label)
-        part = slice(self.edges.indptr[i], self.edges.indptr[i + 1])
-        names = [str(self.labels[j]) for j in self.edges.indices[part]]
-        return dict(zip(names, self.edges.data[part].tolist(), strict=True))
-
-
-# Choosing alpha
-
-
-def lanes_for(
-    graph: Graph, alpha: Alphas, folds: int, rows: Mapping[str, int], update: str
-) -> list[LaneSpec]:
-    """Return the lanes of a run: one for a given alpha, else one per candidate and fold.
-
-    After these comes one lane on all rows per candidate. ``rows`` gives every site's number of training
-    rows.
-    """
-    check_alpha(alpha)
-    if isinstance(alpha, int | float | np.number):
-        return [LaneSpec(float(alpha), None)]
-    alphas = alphas_for(graph, alpha, update=update)
-    used = [fold for fold in range(min(folds, TRIES)) if held_out(rows, folds, fold).any()]
-    if not used:
-        raise FedRelaxError(
-            "every site has a single row, so none can be held out to choose alpha; give a number for alpha"
-        )
-    whole = [LaneSpec(strength, None) for strength in alphas]
-    return [LaneSpec(strength, fold) for strength in alphas for fold in used] + whole
-
-
-def choose_lane(
-    lanes: Sequence[CandidateRun],
-    outcomes: Sequence[Outcome],
-    rounds: int,
-    settings: HubSettings,
-    rows: Mapping[str, int],
-) -> tuple[Choice, int]:
-    """Return the choice among the candidates, and the number of its lane on all rows."""
-    alphas = list(dict.fromkeys(lane.spec.alpha for lane in lanes))
-    used = sorted({lane.spec.fold for lane in lanes if lane.spec.fold is not None})
-    counts = np.array([held_out(rows, settings.folds, fold) for fold in used])
-    losses = Losses(list(rows), counts, rounds)
-    for alpha in alphas:
-        losses.append(
-            outcome
-            for lane, outcome in zip(lanes, outcomes, strict=True)
-            if lane.spec.alpha == alpha and lane.spec.fold is not None
-        )
-    candidates = [
-        Candidate(alpha, lanes[0].wiring, level=settings.method.level) for alpha in alphas
-    ]
-    choice = decide(candidates, losses, early=True)
-    whole = [lane.spec.alpha if lane.spec.fold is None else None for lane in lanes]
-    return choice, whole.index(choice.alpha if choice.alpha in whole else alphas[0])
+        neighbours = Graph(self.edges, self.labels).neighbours(label)
+        return {str(name): weight for name, weight in neighbours.items()}

@@ -51,12 +51,6 @@ class Envelope:
         """Return the head as a value of this kind, or refuse the letter."""
         return from_plain(kind, self.head, f"a letter {self.kind!r}")
 
-    def part(self, name: str) -> bytes:
-        """Return a part, or refuse a letter without it."""
-        if name not in self.parts:
-            raise Refused(f"a letter {self.kind!r} has no part {name!r}")
-        return self.parts[name]
-
 
 def pack(letter: Envelope) -> bytes:
     """Return a letter as bytes.
@@ -74,11 +68,9 @@ def unpack(data: bytes) -> Envelope:
     except Refused as error:
         raise Refused(f"a letter {error}") from error
     match content:
-        case [str(kind), dict(head), dict(parts)]:
-            if all(isinstance(k, str) and isinstance(v, bytes) for k, v in parts.items()):
-                return Envelope(kind, head, parts)
-            raise Refused("a letter has a part that is not bytes")
-    raise Refused("a letter has no kind, head or parts")
+        case [str(kind), dict(head), dict(parts)] if {*map(type, parts.values())} <= {bytes}:
+            return Envelope(kind, head, parts)
+    raise Refused("a letter has no kind or head, or parts that are not bytes")
 
 
 # What the hub says
@@ -94,7 +86,7 @@ class Asked(Described):
 class LaneSpec:
     """One of the runs that go side by side: its alpha, and its fold; None is all rows."""
 
-    alpha: float
+    alpha: NotNegative
     fold: int | None
 
 

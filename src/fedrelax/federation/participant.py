@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import logging
 import secrets
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fedrelax.engines import SiteEngine
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.agreement import SiteManifest
 from fedrelax.federation.letters import (
@@ -35,14 +34,10 @@ from fedrelax.federation.letters import (
     report_of,
 )
 from fedrelax.federation.pooled import PooledSite
-from fedrelax.federation.settings import SiteFile
+from fedrelax.federation.settings import SharedSettings, SiteFile
 from fedrelax.federation.site_run import SiteRun, fit
 from fedrelax.federation.state import ALONE, RUN, Folder, LaneState, Run, of_round
-from fedrelax.federation.table import (
-    SiteTable,
-    parts_of,
-    read_site_table,
-)
+from fedrelax.federation.table import SiteTable, parts_of, read_site_table
 from fedrelax.files import Refused, from_npy, to_npy
 from fedrelax.models.names import model_by_name
 from fedrelax.models.viewed import form_of
@@ -107,21 +102,15 @@ class Participant:
             log.warning("site %r: %s", site.name, note)
         classes = tuple(np.unique(table.y).tolist()) if site.task == "classification" else None
         return SiteManifest(
-            name=site.name,
+            **{name: getattr(site, name) for name in SharedSettings.model_fields},
             features=features,
-            target=site.target,
-            task=site.task,
             classes=classes,
             rows=len(train),
-            neighbours=site.neighbours,
             nonce=run.nonce,
-            model=site.model,
             form=form_of(model_by_name(site.model, site.task)),  # type: ignore[arg-type]
             columns=tuple(columns),
             aim=None if classes else told_of(table.y[train].astype(float)),
             named=site.features is not None,
-            public=site.public,
-            public_rows=site.public_rows,
         ).letter()
 
     # A run
@@ -134,13 +123,7 @@ class Participant:
         count = plan.public[site.name]
         run.public = draw_own(site.public, own, count, plan.seed, plan.ready.pieces)
         boxes = sites.close(dict.fromkeys(site.neighbours, to_npy(run.public)), PUBLIC)
-        network = sites.network()
-        for lane in plan.lanes:  # refuse what this site's model cannot do before the first round
-            settings = replace(plan.settings, alpha=lane.alpha)
-            settings.check(network)
-            reason = SiteEngine.unsupported_network(network, settings)
-            if reason is not None:
-                raise FedRelaxError(reason)
+        sites.check()  # refuse what this site's model cannot do before the first round
         self.folder.write(RUN, vars(run))
         return self._reply("begun", letter, PUBLIC, boxes, settles=not sites.adapted.drifts)
 
@@ -160,17 +143,17 @@ class Participant:
         if plan.rows:
             self.folder.save(0, {})
             return self._reply("started", letter, 0, {})
-        states, shared, alone = {}, {}, dict[int | None, Site]()
-        for number, lane in enumerate(plan.lanes):
-            site = sites.of(number)
-            if lane.fold not in alone:
-                alone[lane.fold] = site
-                fit(site, ALONE)
-            site.adopt(alone[lane.fold].model, alone[lane.fold].answers)
-            shared[number] = site.share(0, zeros=plan.settings.first_exchange == "zeros")
-            states[number] = LaneState.of(site, ALONE)
-        self.folder.save(0, states)
-        return self._reply("started", letter, 0, sites.close_predictions(shared, 0))
+        lanes = {number: sites.of(number) for number in range(len(plan.lanes))}
+        zeros = plan.settings.first_exchange == "zeros"
+        boxes = sites.close_predictions(self._alone(sites, lanes, 0, zeros), 0)
+        return self._reply("started", letter, 0, boxes)
+
+    def _settle(self, letter: Envelope) -> Envelope:
+        asked, sites = letter.read(Round), self._sites(letter)
+        lanes = self._lanes(sites, asked, self.folder.load(asked.round))
+        shared = self._alone(sites, lanes, asked.round)
+        boxes = sites.close_predictions(shared, again(asked.round))
+        return self._reply("settled", letter, asked.round, boxes)
 
     def _relax(self, letter: Envelope) -> Envelope:
         asked = letter.read(Round)
@@ -181,10 +164,9 @@ class Participant:
         messages, refused = sites.open_predictions(letter, again(round) if asked.anew else round)
         smoothers: Smoothers = {}
         shared, before, after, reports = dict[int, list[Message]](), {}, {}, []
-        for number in [number for number in asked.lanes if number in states]:
-            site, fitted = sites.of(number, states[number]), states[number].fitted
+        for number, site in self._lanes(sites, asked, states).items():
+            fitted = states[number].fitted
             site.receive(messages.get(number, ()))
-            self._heed(site, number, asked)
             looks = site.own_losses(self.site.neighbours, smoothers) if asked.look else None
             reports.append(report_of(number, site.measure(), looks))
             before[number] = LaneState.of(site, fitted)
@@ -237,20 +219,6 @@ class Participant:
             )
         return PooledSite(sites, state)
 
-    def _settle(self, letter: Envelope) -> Envelope:
-        asked = letter.read(Round)
-        round, sites = asked.round, self._sites(letter)
-        states, shared = self.folder.load(round), {}
-        for number in [number for number in asked.lanes if number in states]:
-            site = sites.of(number, states[number])
-            self._heed(site, number, asked)
-            fit(site, ALONE)
-            site.shared.clear()
-            shared[number] = site.share(round)
-            states[number] = LaneState.of(site, ALONE)
-        self.folder.save(round, states)
-        return self._reply("settled", letter, round, sites.close_predictions(shared, again(round)))
-
     def _finish(self, letter: Envelope) -> Envelope:
         from fedrelax.federation.writing import save_site  # imports much that a round does not need
 
@@ -261,27 +229,50 @@ class Participant:
         if sites.plan.rows:
             latest = max(number for number in self.folder.rounds() if number <= asked.round + 1)
             pooled = self._pooled_site(sites, latest)
-            report = save_site(sites, asked, pooled.alone, pooled.model)
-            return self._reply("finished", letter, asked.round, {}, **report)
-        alone = together = sites.of(lane)
-        fit(alone, ALONE)
-        fitted = self.folder.load(asked.round)[lane].fitted
-        if fitted != ALONE and not asked.alone:
-            together = sites.of(lane, self.folder.load(fitted)[lane])
-            fit(together, fitted)
-        report = save_site(sites, asked, alone.model, together.model)
+            alone, together = pooled.alone, pooled.model
+        else:
+            fitted = ALONE if asked.alone else self.folder.load(asked.round)[lane].fitted
+            alone = together = fit(sites.of(lane), ALONE)
+            if fitted != ALONE:
+                together = fit(sites.of(lane, self.folder.load(fitted)[lane]), fitted)
+        report = save_site(sites, asked, alone, together)
         return self._reply("finished", letter, asked.round, {}, **report)
 
     # What several steps need
 
-    def _heed(self, site: Site, lane: int, asked: Round) -> None:
-        """Weight neighbours as the hub's wiring says; it cannot add any to those in the site's file."""
+    def _lanes(
+        self, sites: SiteRun, asked: Round, states: Mapping[int, LaneState]
+    ) -> dict[int, Site]:
+        """Return the site of each lane that is asked about; the hub's wiring says whom it heeds.
+
+        The hub cannot add any neighbour to those in the site's file.
+        """
+        lanes = {n: sites.of(n, states[n]) for n in asked.lanes if n in states}
         if asked.heeded is None:
-            return
-        weights = asked.heeded.get(str(lane))
-        if weights is None or not set(weights) <= set(self.site.neighbours):
-            raise Refused("the hub names neighbours that this site's file does not allow")
-        site.neighbours = {name: weights.get(name, 0.0) for name in self.site.neighbours}
+            return lanes
+        for number, site in lanes.items():
+            weights = asked.heeded.get(str(number))
+            if weights is None or not set(weights) <= set(self.site.neighbours):
+                raise Refused("the hub names neighbours that this site's file does not allow")
+            site.neighbours = {name: weights.get(name, 0.0) for name in self.site.neighbours}
+        return lanes
+
+    def _alone(
+        self, sites: SiteRun, lanes: Mapping[int, Site], round: int, zeros: bool = False
+    ) -> dict[int, list[Message]]:
+        """Let the site train alone in all lanes, once per fold, and return what it shares."""
+        first = dict[int | None, Site]()
+        for number, site in lanes.items():
+            fold = sites.plan.lanes[number].fold
+            if fold not in first:
+                first[fold] = site
+                fit(site, ALONE)
+            site.adopt(first[fold].model, first[fold].answers)
+            site.shared.clear()
+        shared = {number: site.share(round, zeros) for number, site in lanes.items()}
+        states = {number: LaneState.of(site, ALONE) for number, site in lanes.items()}
+        self.folder.save(round, states)
+        return shared
 
     def _run_of(self, letter: Envelope) -> Run:
         """Return what is kept about the run that a letter belongs to."""

@@ -22,7 +22,7 @@ from fedrelax.selection.candidates import Alphas, update_for
 from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import USUAL_TOL
 from fedrelax.validation import check_count
-from fedrelax.wiring import as_wiring
+from fedrelax.wiring import Wiring, as_wiring
 
 NAME = re.compile(r"[\w][\w .@+-]{0,99}")
 """What a site may be called: the name becomes part of messages and paths."""
@@ -42,40 +42,47 @@ Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(gt=0, lt=1e12)]
 """The weight of an edge, in a file or in a letter."""
 Seconds = Annotated[float, Field(ge=0.1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class SiteFile(Described):
-    """A site's settings.
+class SharedSettings(Described):
+    """What a site's settings say that the hub learns, too.
 
     name : what the others call it.
-    data : the table with its rows, relative to the file.
-    target, features : columns; without features, all columns but the target.
+    target : the column to predict.
     task : "regression" or "classification".
     model : a name of ``fedrelax.models.names``, or ``package.module:Class``.
     neighbours : the sites that it hears, each with a weight; both ends must give the same.
-    keys : the public keys of these sites, pinned: nobody else can speak in their name.
-    key : the file with the site's own private key, relative to the file.
     public : how public rows are drawn from the site's own rows; see ``fedrelax.public``.
     public_rows : how many are drawn; as many as the run needs, unless given.
+    """
+
+    name: Name
+    target: Text
+    task: Literal["regression", "classification"] = "regression"
+    model: str = "ridge"
+    neighbours: dict[str, Weight] = Field(default_factory=dict)
+    public: str = "blend"
+    public_rows: Annotated[int, Field(ge=1)] | None = None
+
+
+class SiteFile(SharedSettings):
+    """A site's settings; all of them are in its file.
+
+    data : the table with its rows, relative to the file.
+    features : the columns to learn from; all but the target, unless given.
+    keys : the public keys of its neighbours, pinned: nobody else can speak in their name.
+    key : the file with the site's own private key, relative to the file.
     test_share : the share of the rows that is held out for testing.
     folder : where the site keeps the state of a run and, in ``model``, its own model.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name
     data: Text
-    target: Text
-    task: Literal["regression", "classification"] = "regression"
-    model: str = "ridge"
     features: tuple[str, ...] | None = None
-    neighbours: dict[str, Weight] = Field(default_factory=dict)
     keys: dict[str, str] = Field(default_factory=dict)
     key: str = "site.key"
-    public: str = "blend"
-    public_rows: Annotated[int, Field(ge=1)] | None = None
-    test_share: Share = 0.2
+    test_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
     folder: str = "state"
     _home: Path = PrivateAttr(default=Path())
 
@@ -170,6 +177,12 @@ class HubSettings:
     def rounds(self) -> int:
         """The most rounds."""
         return USUAL_ROUNDS if self.method.rounds is None else self.method.rounds
+
+    @property
+    def wiring(self) -> Wiring | None:
+        """How the graph changes between rounds, if it does."""
+        wiring = self.method.wiring
+        return None if wiring is None else wiring.paced(self.rounds)
 
     @property
     def tol(self) -> float:

@@ -14,10 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
+from fedrelax.engines import SiteEngine
 from fedrelax.engines.sites.refits import refit
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.boxes import (
     Address,
+    Predictions,
     SealedChannel,
     read_key,
     read_predictions,
@@ -104,14 +106,13 @@ class SiteRun:
         plan, (train, held) = self.plan, self.rows_of(lane)
         validation = (self.X[held], self.y[held]) if len(held) else None
         settings = replace(plan.settings, alpha=plan.lanes[lane].alpha)
+        name = self.site.name
         site = Site(
-            node=Node(
-                self.site.name, self.X[train], self.y[train], self.model, validation=validation
-            ),
+            node=Node(name, self.X[train], self.y[train], self.model, validation=validation),
             task=plan.task,
             model=self.adapted,
             public=self.public,
-            neighbours={name: weight for name, weight in self.site.neighbours.items()},
+            neighbours={j: weight for j, weight in self.site.neighbours.items()},
             coupling=settings.coupling(plan.task.kind),
             seed=plan.seed,
             nodes=plan.nodes,
@@ -120,21 +121,24 @@ class SiteRun:
             setattr(site, name, copy(getattr(state, name)))
         return site
 
-    def network(self) -> Network:
-        """Return a network of this site alone, to check settings and model against."""
+    def check(self) -> None:
+        """Refuse settings that make no sense, and a model that cannot do what the lanes ask of it."""
         name = self.site.name
-        train, held = self.rows_of(len(self.plan.lanes) - 1)
-        return Network.from_rows(
+        network = Network.from_rows(
             Graph.from_edges([], labels=[name]),
             self.plan.task.kind,
             self.X,
             self.y,
-            RowGroups.of({name: train}),
+            RowGroups.of({name: self.train}),
             self.model,
             public=self.public.of(name),
-            held=RowGroups.of({name: held}),
             preparation=self.plan.ready,
         )
+        settings = replace(self.plan.settings, alpha=max(lane.alpha for lane in self.plan.lanes))
+        settings.check(network)
+        reason = SiteEngine.unsupported_network(network, settings)
+        if reason is not None:
+            raise FedRelaxError(reason)
 
     # Boxes
 
@@ -146,18 +150,16 @@ class SiteRun:
 
     def close(self, contents: Mapping[str, bytes], round: int) -> dict[str, bytes]:
         """Return a box for each receiver."""
+        run, own, seal = self.plan.run, self.site.name, self._channel.close
         return {
-            f"to {name}": self._channel.close(
-                content, Address(self.plan.run, self.site.name, name, round)
-            )
-            for name, content in contents.items()
+            f"to {j}": seal(content, Address(run, own, j, round)) for j, content in contents.items()
         }
 
     def open(self, sender: str, letter: Envelope, round: int) -> bytes:
         """Return the content of a neighbour's box for this site."""
         address = Address(self.plan.run, sender, self.site.name, round)
         try:
-            return self._channel.open(letter.part(f"from {sender}"), address)
+            return self._channel.open(letter.parts.get(f"from {sender}", b""), address)
         except Refused as error:
             raise Refused(f"what came from site {sender!r} is refused: {error}") from error
 
@@ -165,16 +167,13 @@ class SiteRun:
         self, shared: Mapping[int, Iterable[Message]], round: int
     ) -> dict[str, bytes]:
         """Return boxes with the predictions of all lanes, on the site's public rows and the receiver's."""
-        contents = {}
-        for name in self.site.neighbours:
-            ends = (self.site.name, name)
-            contents[name] = write_predictions(
-                {
-                    lane: [message.predictions for message in messages if message.owner in ends]
-                    for lane, messages in shared.items()
-                }
-            )
-        return self.close(contents, round)
+
+        def predictions(ends: tuple[str, str]) -> Predictions:
+            lanes = shared.items()
+            return {k: [one.predictions for one in said if one.owner in ends] for k, said in lanes}
+
+        own, names = self.site.name, self.site.neighbours
+        return self.close({n: write_predictions(predictions((own, n))) for n in names}, round)
 
     def open_predictions(
         self, letter: Envelope, round: int
@@ -188,12 +187,8 @@ class SiteRun:
             owners = [name, self.site.name] if both_ends else [name]
             rows = [len(self.public.of(owner)) for owner in owners]
             try:
-                predictions = read_predictions(
-                    self.open(name, letter, round),
-                    rows,
-                    plan.task.n_outputs,
-                    range(len(plan.lanes)),
-                )
+                content, lanes = self.open(name, letter, round), range(len(plan.lanes))
+                predictions = read_predictions(content, rows, plan.task.n_outputs, lanes)
             except Refused as error:
                 log.warning(
                     "site %r, round %d, from site %r: %s", self.site.name, round, name, error
@@ -206,7 +201,8 @@ class SiteRun:
         return messages, refused
 
 
-def fit(site: Site, round: int) -> None:
+def fit(site: Site, round: int) -> LocalModel:
     """Fit a site's model to the problem of a round, or to its own rows only, and let it answer."""
     terms = site.local_problem() if round == ALONE else site.problem(round)
     site.adopt(*refit(site.label, site.model, terms, site.inputs(), site.seed, False))
+    return site.model

@@ -133,18 +133,18 @@ class Folder:
 
     def load(self, round: int) -> dict[int, LaneState]:
         """Return the latest state of the lanes up to a round."""
-        latest = max((number for number in self.rounds() if number <= round), default=None)
-        if latest is None:
+        earlier = [number for number in self.rounds() if number <= round]
+        if not earlier:
             raise FedRelaxError(
                 f"{self.where} holds no state up to round {round}; the site has to join a run from its "
                 "beginning"
             )
-        lanes = self.read(of_round(latest))
+        lanes = self.read(of_round(earlier[-1]))
         try:
             return {int(number): LaneState(**lane) for number, lane in lanes.items()}
         except Exception as error:  # values of the wrong type fail in many ways
             raise Refused(
-                f"{self.where} holds a damaged state of round {latest} ({type(error).__name__}); "
+                f"{self.where} holds a damaged state of round {earlier[-1]} ({type(error).__name__}); "
                 "begin a new run"
             ) from error
 

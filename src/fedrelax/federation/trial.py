@@ -11,9 +11,10 @@ import numpy as np
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError
 from fedrelax.federation.files import write_federation, write_keys
-from fedrelax.federation.hub import Address, Hub
+from fedrelax.federation.hub import Hub
 from fedrelax.federation.letters import Envelope, pack, unpack
 from fedrelax.federation.participant import Participant
+from fedrelax.federation.protocol import Address
 from fedrelax.federation.settings import NAME, read_hub, read_site
 from fedrelax.federation.writing import write_federated
 from fedrelax.schema.kinds import find_column, kind_of
@@ -66,14 +67,14 @@ def made_up(sites: int, seed: int = 0) -> dict[str, Any]:
     import pandas as pd
 
     rng = np.random.default_rng(seed)
-    common, found = rng.normal(size=FEATURES), {}
+    common, tables = rng.normal(size=FEATURES), {}
     for number in range(1, sites + 1):
         X = rng.normal(size=(ROWS, FEATURES))
         own = common + SPREAD * rng.normal(size=FEATURES)
         y = X @ own + NOISE * rng.normal(size=ROWS)
         frame = pd.DataFrame(X, columns=[f"x{k + 1}" for k in range(FEATURES)])
-        found[f"site-{number}"] = frame.assign(y=y)
-    return found
+        tables[f"site-{number}"] = frame.assign(y=y)
+    return tables
 
 
 def parted(path: Path, node: str | None, sites: int, seed: int = 0) -> dict[str, Any]:
@@ -105,16 +106,9 @@ def prepare(
     first = next(iter(tables.values()))
     column = find_column(first, target)
     task = "regression" if kind_of(first[column]) == "numbers" else "classification"
-    names = list(tables)
     if task == "classification" and list(models) == ["ridge"]:
         models = ["logistic"]
-    write_federation(
-        home,
-        names,
-        site={"target": str(column), "task": task},
-        models={name: models[k % len(models)] for k, name in enumerate(names)},
-        hub={"target": str(column), **hub},
-    )
+    write_federation(home, list(tables), str(column), task, models, hub)
     for name, frame in tables.items():
         frame.to_csv(home / "sites" / name / "rows.csv", index=False)
     write_keys(home, ["127.0.0.1", "localhost"])

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
-from fedrelax.evaluation import Measure, get_measure
+from fedrelax.evaluation import get_measure
 from fedrelax.evaluation.evaluation import gains
 from fedrelax.federation.hub import Federated, Hub
-from fedrelax.federation.letters import Finish, Finished
+from fedrelax.federation.letters import Finish
 from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.site_run import SiteRun
 from fedrelax.graph import Graph
@@ -27,7 +27,6 @@ from fedrelax.models.names import short_name
 from fedrelax.report.page import write_report
 from fedrelax.runtime import History, Record
 from fedrelax.schema import Preparation
-from fedrelax.solvers import FedRelax
 from fedrelax.solvers.base import EdgeValues, Result
 from fedrelax.storage import save_result
 from fedrelax.typing import DataFrame, Label
@@ -41,11 +40,11 @@ def _estimator(
     result: Result,
     ready: Preparation,
     alpha: float,
-    wiring: Wiring | None,
     update: str,
-    **public: Any,
+    public: tuple[str, int],
+    wiring: Wiring | None = None,
 ) -> Fitted:
-    """Return an estimator that holds the result of a run over sites."""
+    """Return an estimator that holds a result; ``public`` says how public rows are drawn, and how many."""
     kind = FedRelaxClassifier if result.task.is_classification else FedRelaxRegressor
     columns = ready.schema.column_names
     fitted = kind.from_result(
@@ -58,8 +57,8 @@ def _estimator(
         feature_names=columns,
         preparation=ready,
     )
-    fitted.set_params(**public)
-    fitted.public_rows_ = public["public_rows"]
+    fitted.set_params(public=public[0], public_rows=public[1])
+    fitted.public_rows_ = public[1]
     return fitted
 
 
@@ -73,8 +72,7 @@ def save_site(
 
     Return its errors on its test rows, as plain values: sums of the default measure.
     """
-    site, plan, test = sites.site, sites.plan, sites.test
-    coupling = sites.of(0).coupling
+    site, plan, test, coupling = sites.site, sites.plan, sites.test, sites.of(0).coupling
     result = Result(
         local_models={site.name: together},
         alone={site.name: alone},
@@ -87,31 +85,22 @@ def save_site(
         losses=(coupling.loss.name, coupling.discrepancy.name),
         engine="federation",
     )
-    rows = len(sites.public.of(site.name))
+    public = site.public, len(sites.public.of(site.name))
     save_result(
         site.state / "model",
-        _estimator(
-            result,
-            plan.ready,
-            asked.alpha,
-            None,
-            coupling.update,
-            public=site.public,
-            public_rows=rows,
-        ),
+        _estimator(result, plan.ready, asked.alpha, coupling.update, public),
         metrics={"task": plan.task.kind, "training_rows": len(sites.train)},
         config={"site": site.name, "model": site.model, "run": plan.run},
         feature_names=plan.ready.schema.column_names,
         target=site.target,
         overwrite=True,
     )
+    report: dict[str, Any] = {"test_rows": len(test), "alone": None, "together": None}
     per_row = get_measure(None, plan.task.kind).per_row
-    errors: dict[str, float | None] = {"alone": None, "together": None}
-    if len(test):
-        for way, model in (("alone", alone), ("together", together)):
-            predicted = model.predict(sites.X[test])
-            errors[way] = float(np.sum(per_row(plan.task, sites.y[test], predicted)))
-    return {"test_rows": len(test), **errors}
+    for way, model in (("alone", alone), ("together", together)) if len(test) else ():
+        errors = per_row(plan.task, sites.y[test], model.predict(sites.X[test]))
+        report[way] = float(np.sum(errors))
+    return report
 
 
 # The hub
@@ -140,16 +129,13 @@ class FederationView(LiveView):
 def write_federated(federated: Federated, hub: HubSettings) -> Path:
     """Write the hub's folder and return its path; an earlier result there is replaced."""
     agreement = federated.agreement
+    task = agreement.task.kind
     return save_result(
         hub.out,
         fitted_of(federated, hub),
-        nodes=lines_of(federated),
-        metrics=metrics_of(federated, hub),
-        config={
-            "sites": list(agreement.hellos),
-            "alpha": federated.alpha,
-            "task": agreement.task.kind,
-        },
+        nodes=_lines(federated),
+        metrics=_metrics(federated),
+        config={"sites": list(agreement.hellos), "alpha": federated.alpha, "task": task},
         feature_names=agreement.ready.schema.column_names,
         target=hub.target,
         overwrite=True,
@@ -165,8 +151,7 @@ def fitted_of(federated: Federated, hub: HubSettings) -> Fitted:
         name: ElsewhereModel(Elsewhere(short_name(hello.model), name), task)
         for name, hello in hellos.items()
     }
-    apart = lane.discrepancies(graph.adjacency)
-    losses = hub.method.losses(task.kind)
+    apart, losses = lane.discrepancies(graph.adjacency), hub.method.losses(task.kind)
     records = [r for r in outcome.history.records if np.isfinite(r.node_local_loss).any()]
     result = Result(
         local_models=models,
@@ -182,70 +167,61 @@ def fitted_of(federated: Federated, hub: HubSettings) -> Fitted:
         losses=(losses[0].name, losses[1].name),
         engine="federation",
     )
+    update, counts = hub.method.update, federated.public.values()
+    complete = all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos.values())
+    rows = sum(counts) if update == "difference" and complete else max(counts)  # of one answer
     ways = {hello.public for hello in hellos.values()}
-    fitted = _estimator(
-        result,
-        agreement.ready,
-        federated.alpha,
-        lane.wiring,
-        hub.method.update,
-        public=ways.pop() if len(ways) == 1 else "several ways",
-        public_rows=answered_rows(federated, hub.method),
-    )
+    public = ways.pop() if len(ways) == 1 else "several ways", rows
+    fitted = _estimator(result, agreement.ready, federated.alpha, update, public, lane.wiring)
     fitted.choice_ = federated.choice
     return fitted
 
 
-def answered_rows(federated: Federated, method: FedRelax) -> int:
-    """Return on how many public rows a site answers in a round; see ``SiteRun.public``."""
-    hellos, counts = federated.agreement.hellos.values(), federated.public.values()
-    complete = all(len(hello.neighbours) == len(hellos) - 1 for hello in hellos)
-    return sum(counts) if method.update == "difference" and complete else max(counts)
-
-
-def lines_of(federated: Federated) -> DataFrame:
+def _lines(federated: Federated) -> DataFrame:
     """Return a table with one line per site: rows, errors on its test rows, and rounds it missed."""
     import pandas as pd
 
-    measure = get_measure(None, federated.agreement.task.kind)
-    lines = []
-    for name, hello in federated.agreement.hellos.items():
-        reports = [federated.reports[name]] if name in federated.reports else []
-        line = {
+    lines = [
+        {
             "node": name,
             "model": short_name(hello.model),
             "rows": hello.rows,
-            "test_rows": sum(report.test_rows for report in reports),
-            **{way: _error(measure, reports, way) for way in ("alone", "together")},
+            **_errors(federated, [name]),
             "missed": ", ".join(map(str, federated.missed.get(name, []))),
         }
-        lines.append(line)
+        for name, hello in federated.agreement.hellos.items()
+    ]
     frame = pd.DataFrame(lines)
     return frame.assign(gain=gains(frame["alone"].to_numpy(), frame["together"].to_numpy()))
 
 
-def _error(measure: Measure, reports: Collection[Finished], way: str) -> float:
-    """Return the error over the test rows of some sites; NaN if they have none."""
-    rows = sum(report.test_rows for report in reports)
-    total = sum(getattr(report, way) or 0.0 for report in reports)
-    return measure.of_rows(np.array([total / rows])) if rows else math.nan
+def _errors(federated: Federated, names: Collection[str]) -> dict[str, float]:
+    """Return the number of test rows of some sites, and the errors over them; NaN if they have none."""
+    measure = get_measure(None, federated.agreement.task.kind)
+    reports = [report for name, report in federated.reports.items() if name in names]
+    rows, errors = sum(report.test_rows for report in reports), dict[str, float]()
+    for way in ("alone", "together"):
+        total = sum(getattr(report, way) or 0.0 for report in reports)
+        errors[way] = measure.of_rows(np.array([total / rows])) if rows else math.nan
+    return {"test_rows": rows, **errors}
 
 
-def metrics_of(federated: Federated, hub: HubSettings) -> dict[str, Any]:
+def _metrics(federated: Federated) -> dict[str, Any]:
     """Return what was measured, for ``metrics.json``."""
-    task, hellos = federated.agreement.task, list(federated.agreement.hellos.values())
-    measure = get_measure(None, task.kind)
+    agreement, choice = federated.agreement, federated.choice
+    errors = _errors(federated, agreement.hellos)
     return {
-        "task": task.kind,
-        "nodes": len(hellos),
-        "edges": federated.agreement.graph.n_edges,
-        "training_rows": sum(hello.rows for hello in hellos),
-        "features": list(federated.agreement.ready.schema.column_names),
+        "task": agreement.task.kind,
+        "nodes": len(agreement.hellos),
+        "edges": agreement.graph.n_edges,
+        "training_rows": sum(hello.rows for hello in agreement.hellos.values()),
+        "features": list(agreement.ready.schema.column_names),
         "stayed_alone": list(federated.alone),
         "federation": {
-            "measure": measure.name,
-            **{w: _error(measure, federated.reports.values(), w) for w in ("alone", "together")},
-            "candidates": 1 if federated.choice is None else len(federated.choice.candidates),
+            "measure": get_measure(None, agreement.task.kind).name,
+            "alone": errors["alone"],
+            "together": errors["together"],
+            "candidates": 1 if choice is None else len(choice.candidates),
             "most_bytes_per_edge_and_round": federated.largest_box,
             "missed": {name: list(rounds) for name, rounds in federated.missed.items()},
             "notes": list(federated.notes),

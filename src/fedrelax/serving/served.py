@@ -93,7 +93,7 @@ class Served:
     ) -> None:
         self.saved, self._trust = saved, trust
         self._fitted = loading.load_result(saved, trust).set_params(unknown=unknown)
-        self._ready = loading.preparation_of(saved)
+        self._ready = saved.ready
         self._known = by_text(saved.graph.labels)
 
     def succeeded_by(self, directory: Path) -> Served:

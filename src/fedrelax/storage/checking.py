@@ -28,12 +28,10 @@ AGAIN = "run the fit again, or copy the result again from an intact one"
 
 
 class Damaged(FedRelaxError):  # noqa: N818 - what it is
-    """A file is not as it was written."""
+    """A file, of a result or of something else, is not as it was written."""
 
-
-def damage(file: str, what: str, of: str = "result", advice: str = AGAIN) -> Damaged:
-    """Return the error about a file, of a result or of something else, that is not as it was written."""
-    return Damaged(f"this {of} is damaged: {file} {what}; {advice}")
+    def __init__(self, file: str, what: str, of: str = "result", advice: str = AGAIN) -> None:
+        super().__init__(f"this {of} is damaged: {file} {what}; {advice}")
 
 
 def fingerprint(content: bytes) -> str:
@@ -50,9 +48,9 @@ def read_inside(directory: Path, name: str, checksum: str | None, where: str) ->
     try:
         content = read_file(directory / name, RESULT)
     except OSError as error:
-        raise damage(name, f"cannot be opened ({why_unread(error)})") from error
+        raise Damaged(name, f"cannot be opened ({why_unread(error)})") from error
     if checksum is not None and fingerprint(content) != checksum:
-        raise damage(name, f"does not match the checksum in {where}")
+        raise Damaged(name, f"does not match the checksum in {where}")
     return content
 
 
@@ -64,8 +62,8 @@ def reading(file: str, of: str = "result", advice: str = AGAIN) -> Iterator[None
     except (Untrusted, Damaged):
         raise
     except Refused as error:
-        raise damage(file, str(error), of, advice) from error
+        raise Damaged(file, str(error), of, advice) from error
     except FedRelaxError as error:
-        raise damage(file, f"cannot be used ({error})", of, advice) from error
+        raise Damaged(file, f"cannot be used ({error})", of, advice) from error
     except Exception as error:  # values of the wrong kind fail in many ways
-        raise damage(file, f"cannot be read ({in_one_line(error)})", of, advice) from error
+        raise Damaged(file, f"cannot be read ({in_one_line(error)})", of, advice) from error

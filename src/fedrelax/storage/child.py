@@ -18,7 +18,7 @@ from typing import BinaryIO, TextIO
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models.boost.files import try_file
-from fedrelax.storage.checking import damage
+from fedrelax.storage.checking import Damaged
 from fedrelax.typing import Label
 
 SECONDS = 30
@@ -38,7 +38,7 @@ def try_files(files: Sequence[tuple[Label, bytes, int]], seconds: float = SECOND
     answers = _ask([(data, features) for _, data, features in files], seconds) if files else []
     for (label, _, _), answer in zip(files, answers, strict=False):
         if answer:
-            raise damage(f"node {label!r}:", answer)
+            raise Damaged(f"node {label!r}:", answer)
 
 
 def _ask(files: list[tuple[bytes, int]], seconds: float) -> list[str]:

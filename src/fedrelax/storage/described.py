@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,11 +15,9 @@ from fedrelax.files import Refused
 from fedrelax.jsonfiles import Described, from_json
 from fedrelax.runtime.exchange import Promise
 from fedrelax.runtime.history import TOTALS
-from fedrelax.storage.checking import damage, reading
+from fedrelax.storage.checking import Damaged, reading
 from fedrelax.storage.labels import check_labels
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrelax.typing import DataFrame, Series
 
 LABEL_COLUMNS = ("node", "source", "target")
 TEXTS = (*LABEL_COLUMNS, "model", "wiring", "missed")
@@ -178,18 +176,18 @@ def read_json(content: bytes, file: str, kind: Any) -> Any:
         return json.loads(content)
 
 
-def check_nodes(lines: list[dict[str, Any]], frame: pd.DataFrame, labels: Iterable[Any]) -> None:
+def check_nodes(lines: list[dict[str, Any]], frame: DataFrame, labels: Iterable[Any]) -> None:
     """Refuse models of unknown nodes, several of one node, and those without a line in ``nodes.csv``."""
     nodes = [line["node"] for line in lines]
     if not nodes or len(set(nodes)) < len(nodes) or not set(nodes) <= set(labels):
-        raise damage("models.json", "does not name nodes of the graph, each once")
+        raise Damaged("models.json", "does not name nodes of the graph, each once")
     if not set(nodes) <= set(frame["node"]):
-        raise damage("nodes.csv", "has no line for one of the nodes with a model")
+        raise Damaged("nodes.csv", "has no line for one of the nodes with a model")
 
 
 def read_frame(
     content: bytes, file: str, labels: Mapping[str, Any], more: Iterable[str] = ()
-) -> pd.DataFrame:
+) -> DataFrame:
     """Return one of our CSV files, with its columns and ``more``; those of nodes get their labels back."""
     import pandas as pd
 
@@ -221,5 +219,5 @@ def read_frame(
     return frame
 
 
-def _are_counts(values: pd.Series) -> bool:
+def _are_counts(values: Series) -> bool:
     return bool(((values >= 0) & (values <= MOST_COUNTED) & (values % 1 == 0)).all())

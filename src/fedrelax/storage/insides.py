@@ -26,8 +26,9 @@ def check_insides(model: Any) -> None:
     """Check all estimators inside a model; an error says which of them is damaged."""
     for part in _parts(model):
         for kind in type(part).__mro__:
-            if check := _CHECKS.get(f"{kind.__module__}.{kind.__qualname__}"):
-                _hold(type(part).__name__, check(part))
+            known = _CHECKS.get(f"{kind.__module__}.{kind.__qualname__}")
+            if known is not None and hasattr(part, known[0]):
+                _hold(type(part).__name__, known[1](part))
 
 
 def check_tree(arguments: Any, state: Any) -> None:
@@ -111,15 +112,14 @@ def _one_tree(model: Any) -> Conditions:
     """A tree takes as many features as its model lets through."""
     from sklearn.tree._tree import Tree
 
-    if hasattr(model, "tree_"):
-        yield type(model.tree_) is Tree and model.tree_.n_features == model.n_features_in_
+    yield type(model.tree_) is Tree and model.tree_.n_features == model.n_features_in_
 
 
 def _forest(model: Any) -> Conditions:
     """The trees of a forest are asked without checking the rows again."""
     from sklearn.tree._classes import BaseDecisionTree
 
-    for member in np.asarray(getattr(model, "estimators_", []), dtype=object).ravel():
+    for member in np.asarray(model.estimators_, dtype=object).ravel():
         yield isinstance(member, BaseDecisionTree)
         yield from _one_tree(member)
         yield member.n_features_in_ == model.n_features_in_
@@ -127,8 +127,6 @@ def _forest(model: Any) -> Conditions:
 
 def _boosting(model: Any) -> Conditions:
     """Every stage has one tree for each column of scores that it is added to."""
-    if not hasattr(model, "estimators_"):
-        return
     stages = model.estimators_
     yield isinstance(stages, np.ndarray) and stages.ndim == 2 and stages.dtype == object
     classes = getattr(model, "n_classes_", 1)
@@ -140,8 +138,6 @@ def _boosting(model: Any) -> Conditions:
 def _histogram_boosting(model: Any) -> Conditions:
     from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
-    if not hasattr(model, "_predictors"):
-        return
     features = int(model.n_features_in_)
     categorical = np.asarray(model._bin_mapper.is_categorical_)
     yield categorical.shape == (features,) and not getattr(model, "_in_fit", False)
@@ -154,8 +150,6 @@ def _boosted_trees(model: Any) -> Conditions:
     """Boosting whose trees are in one array."""
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 
-    if not hasattr(model, "nodes_"):
-        return
     features, ends = int(model.n_features_in_), np.asarray(model.ends_)
     yield _are_nodes(model.nodes_, PREDICTOR_RECORD_DTYPE)
     yield ends.ndim == 1 and ends.dtype.kind == "i" and len(ends) > 0
@@ -191,8 +185,6 @@ def _neighbours(model: Any) -> Conditions:
     """
     from sklearn.neighbors import BallTree, KDTree
 
-    if not hasattr(model, "_fit_X"):
-        return
     rows, metric = np.asarray(model._fit_X), model.effective_metric_
     yield rows.ndim == 2 and rows.shape[1] == model.n_features_in_ and rows.dtype.kind == "f"
     yield isinstance(metric, str)
@@ -213,8 +205,6 @@ def _neighbours(model: Any) -> Conditions:
 
 
 def _support_vectors(model: Any) -> Conditions:
-    if not hasattr(model, "support_vectors_"):
-        return
     yield not model._sparse and model.kernel in KERNELS and "_impl" not in vars(model)
     classes = len(model.classes_) if hasattr(model, "classes_") else 2
     number, pairs = len(model.support_), classes * (classes - 1) // 2
@@ -229,21 +219,21 @@ def _support_vectors(model: Any) -> Conditions:
 
 
 def _centres(model: Any) -> Conditions:
-    if hasattr(model, "cluster_centers_"):
-        centres = np.asarray(model.cluster_centers_)
-        yield centres.ndim == 2 and centres.shape[1] == model.n_features_in_
+    centres = np.asarray(model.cluster_centers_)
+    yield centres.ndim == 2 and centres.shape[1] == model.n_features_in_
 
 
-_CHECKS: dict[str, Callable[[Any], Conditions]] = {
-    "sklearn.tree._classes.BaseDecisionTree": _one_tree,
-    "sklearn.ensemble._forest.BaseForest": _forest,
-    "sklearn.ensemble._gb.BaseGradientBoosting": _boosting,
+_CHECKS: dict[str, tuple[str, Callable[[Any], Conditions]]] = {
+    "sklearn.tree._classes.BaseDecisionTree": ("tree_", _one_tree),
+    "sklearn.ensemble._forest.BaseForest": ("estimators_", _forest),
+    "sklearn.ensemble._gb.BaseGradientBoosting": ("estimators_", _boosting),
     "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.BaseHistGradientBoosting": (
-        _histogram_boosting
+        "_predictors",
+        _histogram_boosting,
     ),
-    "fedrelax.models.additive.BoostedTrees": _boosted_trees,
-    "sklearn.neighbors._base.NeighborsBase": _neighbours,
-    "sklearn.svm._base.BaseLibSVM": _support_vectors,
-    "sklearn.cluster._kmeans._BaseKMeans": _centres,
+    "fedrelax.models.additive.BoostedTrees": ("nodes_", _boosted_trees),
+    "sklearn.neighbors._base.NeighborsBase": ("_fit_X", _neighbours),
+    "sklearn.svm._base.BaseLibSVM": ("support_vectors_", _support_vectors),
+    "sklearn.cluster._kmeans._BaseKMeans": ("cluster_centers_", _centres),
 }
-"""The check of a part, by the class that it is of."""
+"""By class: the attribute that a part has once it is fitted, and its check."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,25 +26,51 @@ from fedrelax.schema import Column, Preparation, Schema
 from fedrelax.schema.kinds import where
 from fedrelax.solvers import Result
 from fedrelax.storage import described
-from fedrelax.storage.checking import Untrusted, damage, read_inside, reading
+from fedrelax.storage.checking import Damaged, Untrusted, read_inside, reading
 from fedrelax.storage.child import try_files
 from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
 from fedrelax.storage.formats import BOOSTED, Packed, answers_one_row, format_named, unpack
 from fedrelax.storage.labels import by_text
 from fedrelax.storage.places import MARK, is_result
 from fedrelax.storage.saving import FORMAT, SCHEMA, Fitted
-from fedrelax.typing import AnyArray, FloatArray, Label
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 from fedrelax.wiring import as_wiring
 
-if TYPE_CHECKING:
-    import pandas as pd
+
+@dataclass(frozen=True)
+class ResultFiles:
+    """The files beside ``result.json``, each with the checksum that it must have."""
+
+    directory: Path
+    recorded: dict[str, str]
+    labels: dict[str, Label]
+    """The label that each text stands for."""
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        if name not in self.recorded:
+            raise Damaged(MARK, f"gives no checksum for {name}")
+        return read_inside(self.directory, name, self.recorded[name], MARK)
+
+    def frame(self, name: str, more: Iterable[str] = ()) -> Any:
+        """Return one of the tables; see ``described.read_frame``."""
+        return described.read_frame(self.read(name), name, self.labels, more)
+
+    def json(self, name: str, kind: Any) -> Any:
+        """Return the plain values of a JSON file, which must have the form of this kind."""
+        return described.read_json(self.read(name), name, kind)
+
+    def array(self, name: str) -> FloatArray:
+        """Return an array of numbers."""
+        with reading(name):
+            return from_npy(self.read(name))
 
 
 @dataclass(frozen=True, eq=False)
 class SavedResult:
     """Everything in a result but the models. The frames are those of the CSV files."""
 
-    directory: Path
+    files: ResultFiles
     about: dict[str, Any]
     models: list[dict[str, Any]]
     metrics: dict[str, Any]
@@ -62,17 +89,28 @@ class SavedResult:
     """What the network needs to go on, and what has happened to it since it was trained."""
 
     @property
-    def width(self) -> int:
-        """The number of columns of the rows that nodes share."""
-        ready = self.preparation
-        return len(self.about["feature_names"]) if ready is None else ready.width
+    def directory(self) -> Path:
+        """Where the result is."""
+        return self.files.directory
+
+    @cached_property
+    def ready(self) -> Preparation:
+        """What the columns mean; without a schema, they are numbers."""
+        if self.preparation is not None:
+            return self.preparation
+        names = self.about["feature_names"]
+        return Preparation(Schema(tuple(Column(name, "number") for name in names)))
 
     def width_of(self, line: dict[str, Any]) -> int:
         """Return the number of columns that a model sees, which may differ between nodes."""
-        ready = self.preparation
-        if ready is None or ready.encoded:
-            return self.width
-        return len(ready.view(line["node"], line["rows"]).names)
+        ready = self.ready
+        return ready.width if ready.encoded else len(ready.view(line["node"], line["rows"]).names)
+
+    def packed(self, line: dict[str, Any]) -> Packed:
+        """Return the model that a line of ``models.json`` describes, as it is in its file."""
+        content = read_inside(self.directory, line["file"], line["sha256"], "models.json")
+        with reading(line["file"]):
+            return Packed(format_named(line["format"]), content)
 
 
 def read_result(directory: str | Path) -> SavedResult:
@@ -92,66 +130,44 @@ def read_result(directory: str | Path) -> SavedResult:
             f"{FORMAT}; install the version that wrote it ({about.get('versions')})"
         )
     described.read_json(content, MARK, described.About)
-    files, labels = _Files(directory, about["files"]), by_text(about["graph_nodes"])
-    edges = files.frame("edges.csv", labels)
-    models = described.read_json(
-        files.read("models.json"), "models.json", list[described.ModelLine]
-    )
+    files = ResultFiles(directory, about["files"], by_text(about["graph_nodes"]))
+    edges = files.frame("edges.csv")
+    models = files.json("models.json", list[described.ModelLine])
     with reading("config.toml"):
         config = tomllib.loads(files.read("config.toml").decode())
-    metrics = described.read_json(files.read("metrics.json"), "metrics.json", described.Metrics)
-    measured = () if metrics.get("errors") is None else described.MEASURED
-    nodes = files.frame("nodes.csv", labels, measured)
+    metrics = files.json("metrics.json", described.Metrics)
+    nodes = files.frame("nodes.csv", described.MEASURED if metrics.get("errors") else ())
     described.check_nodes(models, nodes, about["graph_nodes"])
     dtype, classes = object if about["classes_are_objects"] else None, about["classes"]
     classes = None if classes is None else np.asarray(classes, dtype=dtype)
     return SavedResult(
-        directory=directory,
+        files=files,
         about=about,
         models=models,
         metrics=metrics,
         config=config,
         nodes=nodes,
         edges=edges,
-        history=files.frame("history.csv", labels),
-        history_nodes=files.frame("history_nodes.csv", labels),
-        graph=_graph(files, about, edges, labels),
+        history=files.frame("history.csv"),
+        history_nodes=files.frame("history_nodes.csv"),
+        graph=_graph(files, about, edges),
         task=Task(about["task"], about["outputs"], classes),
         preparation=_preparation(files, about),
-        choice=files.frame("alphas.csv", labels) if "alphas.csv" in files.recorded else None,
+        choice=files.frame("alphas.csv") if "alphas.csv" in files.recorded else None,
         living=_living(files, about),
     )
 
 
-@dataclass(frozen=True)
-class _Files:
-    """The files beside ``result.json``, each with the checksum that it must have."""
-
-    directory: Path
-    recorded: dict[str, str]
-
-    def read(self, name: str) -> bytes:
-        if name not in self.recorded:
-            raise damage(MARK, f"gives no checksum for {name}")
-        return read_inside(self.directory, name, self.recorded[name], MARK)
-
-    def frame(self, name: str, labels: dict[str, Label], more: Iterable[str] = ()) -> Any:
-        return described.read_frame(self.read(name), name, labels, more)
-
-    def array(self, name: str) -> FloatArray:
-        with reading(name):
-            return from_npy(self.read(name))
-
-
-def _living(files: _Files, about: dict[str, Any]) -> dict[str, Any] | None:
+def _living(files: ResultFiles, about: dict[str, Any]) -> dict[str, Any] | None:
     """Return what ``living.json`` says, unless it names unknown nodes."""
     if LIVING not in files.recorded:
         return None
-    content, _, _ = map(files.read, (LIVING, PUBLIC, ANSWERS))
-    living: dict[str, Any] = described.read_json(content, LIVING, described.Living)
+    living: dict[str, Any] = files.json(LIVING, described.Living)
+    for name in (PUBLIC, ANSWERS):
+        files.read(name)
     named = {*living["nodes"], *living["stayed"]}
     if len(living["nodes"]) != len(living["rows"]) or not named <= set(about["graph_nodes"]):
-        raise damage(LIVING, "names nodes that are not in the graph, or does not count their rows")
+        raise Damaged(LIVING, "names nodes that are not in the graph, or does not count their rows")
     return living
 
 
@@ -203,9 +219,8 @@ def _load_models(saved: SavedResult, trust: list[str]) -> dict[Label, LocalModel
     files, boosted = dict[Label, Packed](), list[tuple[Label, bytes, int]]()
     for line in saved.models:
         label = line["node"]
-        content = read_inside(saved.directory, line["file"], line["sha256"], "models.json")
+        files[label] = saved.packed(line)
         with reading(line["file"]):
-            files[label] = Packed(format_named(line["format"]), content)
             found = [part.data for part in files[label].parts if part.format.home == BOOSTED]
         boosted += [(label, data, saved.width_of(line)) for data in found]
     try_files(boosted)
@@ -225,10 +240,9 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
     """Return a node's model; one that answered a row of zeros when it was saved must do so again."""
     label = line["node"]
     model = adapt(unpack(label, file, trust), saved.task)
-    ready = saved.preparation
-    if ready is not None and not ready.encoded:
-        model = Viewed(model, ready.view(label, line["rows"]))
-    width = saved.width
+    if not saved.ready.encoded:
+        model = Viewed(model, saved.ready.view(label, line["rows"]))
+    width = saved.ready.width
     if line["answers"] and not answers_one_row(model, width):
         raise FedRelaxError(
             f"node {label!r}: its model does not predict {saved.task.n_outputs} finite "
@@ -239,27 +253,25 @@ def _load_model(saved: SavedResult, line: dict[str, Any], file: Packed, trust: l
 
 def _origin(saved: SavedResult, labels: Sequence[Label]) -> Origin | None:
     """Return what a network needs to go on."""
-    living, task, preparation, width = saved.living, saved.task, saved.preparation, saved.width
+    living, files, ready, width = saved.living, saved.files, saved.ready, saved.ready.width
     if living is None:
         return None
-    files = _Files(saved.directory, saved.about["files"])
     public = files.array(PUBLIC)
     if public.ndim < 2 or not len(public) or (public.ndim == 2 and public.shape[1] != width):
-        raise damage(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
-    gaps = preparation is not None and not preparation.encoded  # then NaN is a missing value
-    if np.isinf(public).any() or (np.isnan(public).any() and not gaps):
-        raise damage(PUBLIC, "holds NaN or infinite values")
+        raise Damaged(PUBLIC, f"has the shape {public.shape} where rows of {width} are needed")
+    if np.isinf(public).any() or (ready.encoded and np.isnan(public).any()):  # else NaN is a gap
+        raise Damaged(PUBLIC, "holds NaN or infinite values")
     answers = files.array(ANSWERS)
-    shape = (len(living["nodes"]), len(public), task.n_outputs)
+    shape = (len(living["nodes"]), len(public), saved.task.n_outputs)
     if answers.shape != shape or not np.isfinite(answers).all():
-        raise damage(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
+        raise Damaged(ANSWERS, f"has the shape {answers.shape}, or numbers that are not finite")
     place = {label: k for k, label in enumerate(living["nodes"])}
     if not place.keys() >= set(labels):
-        raise damage(LIVING, "does not give the answers of all nodes")
+        raise Damaged(LIVING, "does not give the answers of all nodes")
     with reading(LIVING):
         return Origin(
-            public=public_rows(preparation, common=public),
-            coupling=Settings.from_plain(living["coupling"]).coupling(task.kind),
+            public=public_rows(saved.preparation, common=public),
+            coupling=Settings.from_plain(living["coupling"]).coupling(saved.task.kind),
             found_together=living["found_together"],
             seed=living["seed"],
             answers=answers[[place[label] for label in labels]],
@@ -267,11 +279,11 @@ def _origin(saved: SavedResult, labels: Sequence[Label]) -> Origin | None:
         )
 
 
-def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
+def _preparation(files: ResultFiles, about: dict[str, Any]) -> Preparation | None:
     """Return what the columns mean, checked against the features and nodes of ``result.json``."""
     if SCHEMA not in files.recorded:
         return None
-    values = described.read_json(files.read(SCHEMA), SCHEMA, dict[str, Any])
+    values = files.json(SCHEMA, dict[str, Any])
     with reading(SCHEMA):
         ready = Preparation.from_dict(values, "")
         if ready.schema.column_names != about["feature_names"]:
@@ -282,11 +294,11 @@ def _preparation(files: _Files, about: dict[str, Any]) -> Preparation | None:
         return ready
 
 
-def _graph(files: _Files, about: dict[str, Any], edges: Any, labels: dict[str, Label]) -> Graph:
+def _graph(files: ResultFiles, about: dict[str, Any], edges: Any) -> Graph:
     graph = _joined(edges, "weight", about)
     if "positions.csv" not in files.recorded:
         return graph
-    frame = files.frame("positions.csv", labels)
+    frame = files.frame("positions.csv")
     with reading("positions.csv"):
         if frame["node"].tolist() != list(graph.labels):
             raise FedRelaxError("its nodes do not match the graph")
@@ -338,22 +350,14 @@ def history_of(saved: SavedResult, labels: list[Label]) -> History:
 # New rows
 
 
-def preparation_of(saved: SavedResult) -> Preparation:
-    """Return what the columns mean; without a schema, they are numbers."""
-    if saved.preparation is not None:
-        return saved.preparation
-    names = saved.about["feature_names"]
-    return Preparation(Schema(tuple(Column(name, "number") for name in names)))
-
-
 def coded_rows(
-    saved: SavedResult, frame: pd.DataFrame, nodes: Any, source: str, note: Callable[[str], None]
+    saved: SavedResult, frame: DataFrame, nodes: Any, source: str, note: Callable[[str], None]
 ) -> FloatArray:
     """Return the rows as numbers, one per column of training; ``note`` is told what was not seen there.
 
     ``source`` is the name of the table in messages.
     """
-    ready = preparation_of(saved)
+    ready = saved.ready
     absent = ready.absent(nodes)
     coded = ready.schema.code(frame, source, absent=absent)
 

@@ -23,10 +23,8 @@ from __future__ import annotations
 
 import json
 import platform
-import re
-import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +38,6 @@ from fedrelax.evaluation import Evaluation
 from fedrelax.files import dump_toml, to_npy
 from fedrelax.living import LivingNetwork
 from fedrelax.living.changes import now
-from fedrelax.living.overlay import GONE
 from fedrelax.models import LocalModel
 from fedrelax.models.difference import DifferenceModel
 from fedrelax.models.viewed import Viewed, form_in
@@ -50,13 +47,11 @@ from fedrelax.storage.checking import fingerprint
 from fedrelax.storage.described import ANSWERS, LIVING, PUBLIC
 from fedrelax.storage.formats import Files, Packed, answers_one_row, keeps_unfitted, pack
 from fedrelax.storage.labels import check_labels
-from fedrelax.storage.places import MARK, whole_directory
-from fedrelax.typing import Label
+from fedrelax.storage.places import MARK, MODELS, whole_directory
+from fedrelax.typing import DataFrame, Label
 from fedrelax.wiring import wiring_name
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fedrelax.storage.loading import SavedResult
 
 FORMAT = 4
@@ -97,37 +92,40 @@ def save_result(
     line per node, may replace its table of nodes. ``metrics`` and ``config`` are plain values. Each of
     ``more`` is called with the draft directory and may add files before the result appears.
     """
-    result: Result = fitted.result_
     files: Files = {}
+    result: Result = fitted.result_
     check_labels(fitted.whole_graph_.labels)
-    packed = {label: pack(label, model, files) for label, model in result.models.items()}
+    models = [_packed(fitted, label, files) for label in result.local_models]
     ready: Preparation | None = fitted.preparation_
     if ready is not None and feature_names is not None:
         named = zip(ready.schema.columns, feature_names, strict=True)
         columns = tuple(replace(column, name=str(name)) for column, name in named)
         ready = replace(ready, schema=Schema(columns))
-    measured = {} if evaluation is None else evaluation.to_dict()
-    lines = evaluation.nodes if nodes is None and evaluation is not None else nodes
+    if evaluation is not None:
+        metrics = {**(metrics or {}), **evaluation.to_dict()}
+        nodes = evaluation.nodes if nodes is None else nodes
+    if nodes is None:
+        nodes = _names(result, result.local_models)
+    contents = {
+        **_network(fitted, _clustered(nodes, result) if result.clusters else nodes, ready),
+        "metrics.json": metrics or {},
+        "history.csv": result.history.to_frame(),
+        "history_nodes.csv": result.history.nodes_to_frame(),
+        "config.toml": dump_toml(config or {}, comment).encode(),
+    }
+    if fitted.choice_ is not None:
+        contents["alphas.csv"] = fitted.choice_.to_frame()
+    if fitted.can_go_on and not (isinstance(fitted.public, str) and fitted.public == "bootstrap"):
+        contents |= _living(fitted.living_)  # else public rows are nodes' own rows, and stay out
+    about = {
+        **_about(fitted, feature_names),
+        "node_column": node_column if node_column is not None else fitted.node_column_,
+        "target_column": target,
+    }
     with whole_directory(directory, overwrite) as draft:
-        _write(draft, fitted, packed, ready, {**(metrics or {}), **measured}, lines)
-        (draft / "config.toml").write_text(dump_toml(config or {}, comment), encoding="utf-8")
-        tables = {"history": result.history.to_frame()}
-        tables["history_nodes"] = result.history.nodes_to_frame()
-        if fitted.choice_ is not None:
-            tables["alphas"] = fitted.choice_.to_frame()
-        for name, frame in tables.items():
-            frame.to_csv(draft / f"{name}.csv", index=False)
-        # public rows that are nodes' own rows stay out
-        if fitted.can_go_on and not (
-            isinstance(fitted.public, str) and fitted.public == "bootstrap"
-        ):
-            _write_living(draft, fitted.living_)
-        about = {
-            **_about(fitted, feature_names),
-            "node_column": node_column if node_column is not None else fitted.node_column_,
-            "target_column": target,
-        }
-        _seal(draft, about, packed, more)
+        _write(draft, models, contents, about)
+        for write in more:  # their files have no checksums
+            write(draft)
     return Path(directory)
 
 
@@ -148,81 +146,103 @@ def save_grown(
         raise FedRelaxError(
             f"{target} is the result that was loaded, which is never replaced; choose another directory"
         )
-    network, labels, ready = fitted.living_, fitted.whole_graph_.labels, fitted.preparation_
-    check_labels(labels)
-    changed = {label: model for label, model in network.models.changed.items() if model is not GONE}
-    packed = {label: pack(label, model.estimator) for label, model in changed.items()}
-    left = set(earlier["graph_nodes"]) - set(labels)
+    network, graph, ready = fitted.living_, fitted.whole_graph_, fitted.preparation_
+    check_labels(graph.labels)
+    left = set(earlier["graph_nodes"]) - set(graph.labels)
     if ready is not None:
         lacks = {label: columns for label, columns in ready.lacks.items() if label not in left}
         ready = replace(ready, lacks=lacks)
+    lines = {line["node"]: line for line in ancestor.models}
+    models = [
+        _packed(fitted, label)
+        if label in network.models.changed
+        else (lines[label], ancestor.packed(lines[label]))
+        for label in network.models
+    ]
     assert ancestor.living is not None
+    rounds, files = ancestor.history_nodes, ancestor.files
+    contents = {
+        **_network(fitted, _grown_nodes(ancestor, fitted), ready),
+        **{name: files.read(name) for name in UNTOUCHED if name in files.recorded},
+        **_living(network, ancestor.living["story"]),
+        "metrics.json": {**ancestor.metrics, "nodes": len(models), "edges": graph.n_edges},
+        "history_nodes.csv": rounds[~rounds["node"].isin(left)],
+    }
+    now_there = {"made": now(), "versions": versions(), "graph_nodes": list(graph.labels)}
     with whole_directory(target, overwrite) as draft:
-        lines = _grown_nodes(ancestor, fitted)
-        _write(draft, fitted, packed, ready, ancestor.metrics, lines, ancestor)
-        for name in UNTOUCHED:
-            if name in earlier["files"]:
-                shutil.copyfile(ancestor.directory / name, draft / name)
-        rounds = ancestor.history_nodes
-        if left:
-            rounds = rounds[~rounds["node"].isin(left)]
-        rounds.to_csv(draft / "history_nodes.csv", index=False)
-        _write_living(draft, network, ancestor.living["story"])
-        now_there = {"made": now(), "versions": versions(), "graph_nodes": list(labels)}
-        _seal(draft, {**earlier, **now_there}, packed)
+        _write(draft, models, contents, {**earlier, **now_there})
     return target
+
+
+def _packed(
+    fitted: Fitted, label: Label, files: Files | None = None
+) -> tuple[dict[str, Any], Packed]:
+    """Return what ``models.json`` says of a model, but for its file, and the model as bytes."""
+    local, ready = fitted.result_.local_models[label], fitted.preparation_
+    packed = pack(label, local.estimator, files)
+    line = {
+        "node": label,
+        "format": packed.format.name,
+        "rows": form_in(local),
+        "answers": answers_one_row(local, fitted.n_features_in_ if ready is None else ready.width),
+        "sha256": fingerprint(packed.data),
+    }
+    return line, packed
 
 
 def _write(
     draft: Path,
-    fitted: Fitted,
-    packed: Mapping[Label, Packed],
-    ready: Preparation | None,
-    metrics: Mapping[str, Any],
-    lines: Any,
-    ancestor: SavedResult | None = None,
+    packed: Iterable[tuple[dict[str, Any], Packed]],
+    contents: Mapping[str, Any],
+    about: Mapping[str, Any],
 ) -> None:
-    """Write what a new result and a grown one have in common; ``lines`` is the table of nodes, if any."""
+    """Write models, all other files, and ``result.json`` with what is known and their checksums.
+
+    ``contents`` has tables, plain values or bytes, by the names of their files.
+    """
+    (draft / MODELS).mkdir()
+    models, types = [], set(about.get("types_to_trust", ()))
+    for number, (line, one) in enumerate(packed, start=1):
+        models.append({**line, "file": f"{MODELS}/{number:04d}{one.format.ending}"})
+        (draft / models[-1]["file"]).write_bytes(one.data)
+        types |= set(one.types)
+    for name, content in {**contents, "models.json": models}.items():
+        if isinstance(content, bytes):
+            (draft / name).write_bytes(content)
+        elif name.endswith(".csv"):
+            content.to_csv(draft / name, index=False)
+        else:
+            write_json(draft / name, content)
+    files = {p.name: fingerprint(p.read_bytes()) for p in sorted(draft.iterdir()) if p.is_file()}
+    write_json(draft / MARK, {**about, "types_to_trust": sorted(types), "files": files})
+
+
+def _network(fitted: Fitted, nodes: DataFrame, ready: Preparation | None) -> dict[str, Any]:
+    """Return the files of nodes, edges and columns."""
     import pandas as pd
 
-    result, graph = fitted.result_, fitted.whole_graph_
-    _write_models(draft, fitted, packed, ancestor)
-    if ready is not None:
-        write_json(draft / SCHEMA, ready.to_dict())
-    counts = {"nodes": len(result.local_models), "edges": graph.n_edges}
-    write_json(draft / "metrics.json", metrics if ancestor is None else {**metrics, **counts})
-    if lines is None:
-        names = {label: model.name for label, model in result.local_models.items()}
-        lines = pd.DataFrame({"node": list(names), "model": list(names.values())})
-    if result.clusters if ancestor is None else "cluster" in lines.columns:
-        groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
-        lines = lines.assign(cluster=[groups.get(label) for label in lines["node"]])
-    lines.to_csv(draft / "nodes.csv", index=False)
-    result.edges_to_frame(graph).to_csv(draft / "edges.csv", index=False)
+    graph = fitted.whole_graph_
+    contents = {"nodes.csv": nodes, "edges.csv": fitted.result_.edges_to_frame(graph)}
     if graph.positions is not None:
         axes = [f"x{k + 1}" for k in range(graph.positions.shape[1])]
         axes = ["latitude", "longitude"] if graph.geographic else axes
-        frame = pd.DataFrame(graph.positions, columns=axes)
-        frame.insert(0, "node", list(graph.labels))
-        frame.to_csv(draft / "positions.csv", index=False)
+        contents["positions.csv"] = pd.DataFrame(graph.positions, columns=axes)
+        contents["positions.csv"].insert(0, "node", list(graph.labels))
+    return contents if ready is None else {**contents, SCHEMA: ready.to_dict()}
 
 
-def _seal(
-    draft: Path,
-    about: Mapping[str, Any],
-    packed: Mapping[Label, Packed],
-    more: Sequence[Callable[[Path], object]] = (),
-) -> None:
-    """Write ``result.json`` with the checksums of all files; then those of ``more``, which have none."""
-    types = {
-        *about.get("types_to_trust", ()),
-        *(name for one in packed.values() for name in one.types),
-    }
-    files = {p.name: fingerprint(p.read_bytes()) for p in sorted(draft.iterdir()) if p.is_file()}
-    about = {**about, "types_to_trust": sorted(types), "files": files}
-    write_json(draft / MARK, about)
-    for write in more:
-        write(draft)
+def _names(result: Result, labels: Iterable[Label]) -> DataFrame:
+    """Return a table of nodes with the names of their models."""
+    import pandas as pd
+
+    named = [(label, result.local_models[label].name) for label in labels]
+    return pd.DataFrame(named, columns=["node", "model"])
+
+
+def _clustered(nodes: DataFrame, result: Result) -> DataFrame:
+    """Return a table of nodes with the number of each one's cluster."""
+    groups = {label: k for k, group in enumerate(result.clusters, start=1) for label in group}
+    return nodes.assign(cluster=[groups.get(label) for label in nodes["node"]])
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -318,64 +338,27 @@ def versions() -> dict[str, str]:
     }
 
 
-def _write_models(
-    draft: Path, fitted: Fitted, packed: Mapping[Label, Packed], ancestor: SavedResult | None = None
-) -> None:
-    """Write ``models.json`` and the packed models; all others are copies of the ancestor's."""
-    (draft / "models").mkdir()
-    earlier = {} if ancestor is None else {line["node"]: line for line in ancestor.models}
-    numbers = [re.match(r"models/(\d+)", line["file"]) for line in earlier.values()]
-    number, lines = max((int(match[1]) for match in numbers if match), default=0), []
-    ready = fitted.preparation_
-    width = fitted.n_features_in_ if ready is None else ready.width
-    for label, local in fitted.result_.local_models.items():
-        if label not in packed:
-            assert ancestor is not None
-            lines.append(earlier[label])
-            file = lines[-1]["file"]
-            shutil.copyfile(ancestor.directory / file, draft / file)
-            continue
-        number, form = number + 1, packed[label].format
-        file = f"models/{number:04d}{form.ending}"
-        (draft / file).write_bytes(packed[label].data)
-        lines.append(
-            {
-                "node": label,
-                "file": file,
-                "format": form.name,
-                "rows": form_in(local),
-                "answers": answers_one_row(local, width),
-                "sha256": fingerprint(packed[label].data),
-            }
-        )
-    write_json(draft / "models.json", lines)
-
-
-def _write_living(
-    draft: Path, network: LivingNetwork, story: Sequence[Mapping[str, Any]] = ()
-) -> None:
-    """Write what the network needs to go on, if files can express it; ``story`` is what came before."""
+def _living(network: LivingNetwork, story: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Return what the network needs to go on, if files can express it; ``story`` is what came before."""
     try:
         coupling = network.coupling.to_plain(without=RUNNING)
     except FedRelaxError:  # a loss or a way to combine that is not known by its name alone
-        return
+        return {}
     labels, differences = list(network.models), network.coupling.update == "difference"
     if differences and not all(keeps_unfitted(_kind_of(m)) for m in network.models.values()):
-        return
-    answers = np.stack([network.said[label] for label in labels])
-    for name, array in ((PUBLIC, network.public_rows), (ANSWERS, answers)):
-        (draft / name).write_bytes(to_npy(array.astype(float)))
-    rows = [network.count_of(label) for label in labels]
+        return {}
     about = {
         "coupling": coupling,
         "found_together": network.found_together,
         "seed": network.seed,
         "stayed": [label for label in labels if label in network.stayed],
         "nodes": labels,
-        "rows": rows,
+        "rows": [network.count_of(label) for label in labels],
         "story": [*story, *(change.to_dict() for change in network.story)],
     }
-    write_json(draft / LIVING, about)
+    answers = np.stack([network.said[label] for label in labels]).astype(float)
+    public = network.public_rows.astype(float)
+    return {PUBLIC: to_npy(public), ANSWERS: to_npy(answers), LIVING: about}
 
 
 def _kind_of(model: LocalModel) -> Any:
@@ -384,17 +367,17 @@ def _kind_of(model: LocalModel) -> Any:
     return inner.kind if isinstance(inner, DifferenceModel) else inner.estimator
 
 
-def _grown_nodes(ancestor: SavedResult, fitted: Fitted) -> pd.DataFrame:
+def _grown_nodes(ancestor: SavedResult, fitted: Fitted) -> DataFrame:
     """Return a line per node; errors are those measured when the network was trained."""
     import pandas as pd
 
     result, lines = fitted.result_, ancestor.nodes
-    earlier = set(lines["node"])
-    new = [label for label in result.local_models if label not in earlier]
-    if new:
-        joined = pd.DataFrame({"node": new, "model": [result.local_models[i].name for i in new]})
+    known = set(lines["node"])
+    joined = _names(result, [label for label in result.local_models if label not in known])
+    if len(joined):
         count = next((c for c in ("rows", "train_rows") if c in lines.columns), None)
         if count is not None:
-            joined[count] = [fitted.living_.count_of(label) for label in new]
+            joined[count] = [fitted.living_.count_of(label) for label in joined["node"]]
         lines = pd.concat([lines, joined], ignore_index=True)
-    return lines[lines["node"].isin(list(result.local_models))]
+    lines = lines[lines["node"].isin(list(result.local_models))]
+    return _clustered(lines, result) if "cluster" in lines.columns else lines
