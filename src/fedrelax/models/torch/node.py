@@ -49,11 +49,6 @@ class TorchNode(BatchedModel):
         node._net = net
         return node
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A view would be pickled with the weights of all nodes.
-        net = None if self._net is None else self._net.remembering(self._net.memory())
-        return {**vars(self), "_net": net, "_key": None}
-
     @property
     def name(self) -> str:
         """The module's class, or the name of its factory."""
@@ -234,6 +229,6 @@ def averaged(nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int) ->
             values = torch.stack([net.tensors[name] for net in nets])
             mean[name] = torch.tensordot(shares / shares.sum(), values, 1)
     return [
-        node._with(replace(net, tensors=mean, optimizer=None, shared=True))
+        node._with(replace(net, tensors=mean, optimizer=None))
         for node, net in zip(fitted, nets, strict=True)
     ]
