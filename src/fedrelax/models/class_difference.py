@@ -26,7 +26,7 @@ from fedrelax.models.difference import DifferenceModel, changed, drawn, parts_of
 from fedrelax.models.few_rows import SmoothedForestClassifier
 from fedrelax.models.linear import SoftmaxModel
 from fedrelax.models.registry import adapt
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import FloatArray
 
 STRAIGHT = 1e-6
 """Ridge term of the softmax regression that carries answers of linear models."""
@@ -43,7 +43,7 @@ class ClassDifferenceModel(DifferenceModel):
     def sum_of(self, consensus: Any, difference: Any) -> SumClassifier:
         """Return the sum of two fitted classifiers."""
         made = SumClassifier.of(consensus, difference, self.share, self.kind)
-        made.how, made.classes_ = self.how, self.task.classes
+        made.how, made.classes_ = self.how, np.asarray(self.task.classes)
         return made
 
     def consensus_of(self, answers: Sequence[Rows], rows: int) -> LocalModel:

@@ -87,13 +87,15 @@ class ScikitModel(LocalModel):
             if rows is terms[0]:  # the caller's own arrays, into which a model may write
                 X, y = X.copy(), y.copy()
         else:
-            target = rows.target if self.takes_soft_labels else hardened(rows.target)
+            target = rows.target
+            if not self.takes_soft_labels:  # the most likely class
+                target = np.eye(target.shape[1])[target.argmax(axis=1)]
             share = target * rows.weight[:, None]
             row, label = np.nonzero(share)
             X, y, weight = some(rows.X, row), self.task.classes[label], share[row, label]
         incremental = continued and learns_on(self._template)
         if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
-            fitted._fitted = constant_classifier(X[:1], y[:1])
+            fitted._fitted = DummyClassifier(strategy="prior").fit(X[:1], y[:1])
         else:
             fitted._fitted = fitted._fit_estimator(X, y, weight, seed, continued)
         return fitted
@@ -191,11 +193,6 @@ def learns_on(estimator: Model) -> bool:
     return "warm_start" not in estimator.get_params(deep=False)
 
 
-def hardened(target: FloatArray) -> FloatArray:
-    """Return one-hot rows for the most likely class of each soft label."""
-    return np.asarray(np.eye(target.shape[1])[target.argmax(axis=1)])
-
-
 def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
     """Return the prediction as (rows, outputs); raise an error if its size or a value is wrong."""
     if prediction.size != rows * outputs:
@@ -220,8 +217,3 @@ def fresh(template: Model, seed: int) -> Model:
         if unset:
             estimator.set_params(**unset)
     return estimator
-
-
-def constant_classifier(X: AnyArray, y: AnyArray) -> Model:
-    """Return a classifier that always predicts the only class that the node has."""
-    return DummyClassifier(strategy="prior").fit(X, y)

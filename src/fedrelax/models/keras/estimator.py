@@ -22,19 +22,12 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.base import LocalModel, Rows, Task, stack
-from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED
+from fedrelax.models.criteria import OBJECTIVES
 from fedrelax.models.scikit import shaped
 from fedrelax.typing import AnyArray, FloatArray
 
 MANY = 4096
 SPARSE, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
-CRITERIA = {
-    "mean_squared_error": SQUARED,
-    "mean_absolute_error": ABSOLUTE,
-    "categorical_crossentropy": LOG,
-    SPARSE: LOG,
-    BINARY: LOG,
-}
 
 
 def load_keras(backend: str = "torch") -> Any:
@@ -250,7 +243,7 @@ class KerasNode(LocalModel):
             raise FedRelaxError(
                 f"the Keras model {model.name!r} is not compiled; call model.compile(optimizer, loss)"
             )
-        self.fits = CRITERIA.get(loss_name(model.loss))
+        self.fits = OBJECTIVES.get(loss_name(model.loss))
         if model.built:
             if isinstance(model.outputs, list) and len(model.outputs) > 1:
                 raise FedRelaxError(

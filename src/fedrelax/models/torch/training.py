@@ -135,10 +135,11 @@ class Net:
 
     def memory(self) -> dict[str, Any]:
         """Return the weights and the optimiser's state, as plain values and arrays."""
-        return tree_map(
-            lambda x: x.numpy(force=True) if isinstance(x, Tensor) else x,
-            {name: getattr(self, name) for name in REMEMBERED},
-        )
+        states: dict[str, Any] = {name: getattr(self, name) for name in REMEMBERED}
+        return {
+            name: tree_map(lambda x: x.numpy(force=True) if isinstance(x, Tensor) else x, state)
+            for name, state in states.items()
+        }
 
     def remembering(self, memory: dict[str, Any]) -> Net:
         """Return the net of the same node that had this memory."""
@@ -324,7 +325,9 @@ def train(
                 )
     module.eval()
     with torch.no_grad():
-        states = zip(_split(weights, len(nets)), _split(optimizer.state_dict(), len(nets)), strict=True)
+        states = zip(
+            _split(weights, len(nets)), _split(optimizer.state_dict(), len(nets)), strict=True
+        )
     return [
         replace(net, module=module, tensors=own, optimizer=own_state, fits=fits + 1)
         for net, (own, own_state) in zip(nets, states, strict=True)
@@ -354,7 +357,7 @@ def _clip(parameters: Iterable[Tensor], n: int, most: float) -> None:
 
 
 def _joined(states: Sequence[Any]) -> Any:
-    """Return copies of the weights or states of n nets as one, tensors (n, ...); of one net, as they are."""
+    """Return copies of the weights or states of n nets as one, tensors (n, ...); one net's as they are."""
     first = states[0]
     if len(states) == 1:
         return copy.deepcopy(first)
@@ -381,7 +384,7 @@ def _split(state: Any, n: int) -> list[Any]:
 
 
 def forward(module: nn.Module, task: Task, weights: Tensors, X: Tensor) -> Tensor:
-    """Return (n, rows, outputs) for rows (n, rows, ...) and the weights of n nets, stacked unless n is 1."""
+    """Return (n, rows, outputs) for rows (n, rows, ...) and the weights of n nets, as ``_joined``."""
 
     def one(own: Tensors, rows: Tensor) -> Tensor:
         return shaped_output(module, functional_call(module, own, (rows,)), len(rows), task)
