@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrelax.linear.arrays import softmax
 from fedrelax.models.base import MostLikelyClass
+from fedrelax.models.scikit import class_probabilities
 from fedrelax.typing import AnyArray, FloatArray
 
 ODDS, MIXTURE = "log-odds", "mixture"
@@ -107,16 +108,9 @@ class SumClassifier(MostLikelyClass, _Sum):
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
         check_is_fitted(self)
-        p, q = (self._of(part, X) for part in (self.consensus_, self.difference_))
+        parts = self.consensus_, self.difference_
+        p, q = (class_probabilities(part, X, self.classes_) for part in parts)
         return combined(p, q, self.share, self.how)
-
-    def _of(self, part: Any, X: AnyArray) -> FloatArray:
-        if not hasattr(part, "predict_proba"):
-            return np.asarray(part.predict(X)[:, None] == self.classes_, dtype=float)
-        found = np.asarray(part.predict_proba(X), dtype=float)
-        answer = np.zeros((len(found), len(self.classes_)))
-        answer[:, np.searchsorted(self.classes_, part.classes_)] = found
-        return answer
 
 
 def combined(p: FloatArray, q: FloatArray, share: float, how: str) -> FloatArray:

@@ -151,13 +151,7 @@ class ScikitModel(LocalModel):
         fitted, task, X = self.estimator, self.task, X.copy()
         if task.classes is None:
             return shaped(np.asarray(fitted.predict(X), dtype=float), len(X), task.n_outputs)
-        if not hasattr(fitted, "predict_proba"):
-            return task.encode(np.asarray(fitted.predict(X)))
-        answer = np.asarray(fitted.predict_proba(X), dtype=float)
-        seen = np.searchsorted(task.classes, fitted.classes_)
-        probability = np.zeros((len(X), task.n_outputs))
-        probability[:, seen] = shaped(answer, len(X), len(seen))
-        return probability
+        return class_probabilities(fitted, X, task.classes)
 
 
 class GaussianProcessModel(ScikitModel):
@@ -202,6 +196,16 @@ def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
     if not np.isfinite(prediction).all():
         raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
     return prediction.reshape(rows, outputs)
+
+
+def class_probabilities(fitted: Model, X: AnyArray, classes: AnyArray) -> FloatArray:
+    """Return a fitted classifier's probabilities (rows, classes); without ``predict_proba``, 0 and 1."""
+    if not hasattr(fitted, "predict_proba"):
+        return np.asarray(np.asarray(fitted.predict(X))[:, None] == classes, dtype=float)
+    answer, own = np.asarray(fitted.predict_proba(X), dtype=float), fitted.classes_
+    probability = np.zeros((len(answer), len(classes)))
+    probability[:, np.searchsorted(classes, own)] = shaped(answer, len(X), len(own))
+    return probability
 
 
 def fresh(template: Model, seed: int) -> Model:

@@ -35,7 +35,6 @@ class TorchNode(BatchedModel):
         model.check()
         self.task = task
         self._model, self._net = model, net
-        self._key: tuple[Hashable | None] | None = None
 
     @property
     def estimator(self) -> TorchModel:
@@ -85,10 +84,8 @@ class TorchNode(BatchedModel):
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return module, settings and shapes, or None if the net must be trained alone."""
-        if self._key is None:
-            described = (self._model, terms[0].X, self.task)
-            self._key = (None if unsupported_reason(*described) else _description(*described),)
-        return self._key[0]
+        described = self._model, terms[0].X, self.task
+        return None if unsupported_reason(*described) else _description(*described)
 
     @classmethod
     def fit_many(
@@ -170,7 +167,7 @@ def unsupported_reason(model: TorchModel, X: AnyArray, task: Task) -> str | None
 
 def _description(model: TorchModel, X: AnyArray, task: Task) -> Hashable:
     """Return what nets that are trained together share: the module or its factory, settings and shapes."""
-    settings = model.get_params(deep=False)
+    settings = {name: value for name, value in vars(model).items() if not name.endswith("_")}
     module = settings.pop("module")
     shared = module if isinstance(module, Hashable) else id(module)
     return shared, repr(settings), X.shape[1:], task.kind, task.n_outputs
