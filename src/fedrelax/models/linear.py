@@ -43,14 +43,13 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
 
     def fit_terms(self, terms: Sequence[Rows]) -> Self:
         """Minimise the sum of the terms plus ridge * |coef|^2 (the intercept is free)."""
+        p = terms[0].X.shape[1]
         design = [with_constant(term.X, self.fit_intercept) for term in terms]
-        free = 1 if self.fit_intercept else 0
-        penalty = np.zeros(design[0].shape[1])
-        penalty[: len(penalty) - free] = self.penalties(len(penalty) - free)
+        penalty = np.append(self.penalties(p), np.zeros(int(self.fit_intercept)))
         weights = self._minimise(terms, design, penalty)
-        self.coef_ = weights[: len(penalty) - free].T
-        self.intercept_ = weights[-1] if free else np.zeros(weights.shape[1])
-        self.n_features_in_ = self.coef_.shape[1]
+        self.coef_ = weights[:p].T
+        self.intercept_ = weights[-1] if self.fit_intercept else np.zeros(weights.shape[1])
+        self.n_features_in_ = p
         return self
 
     def penalties(self, features: int) -> FloatArray:
@@ -69,16 +68,6 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
     ) -> FloatArray:
         raise NotImplementedError
-
-    def last_weights(self, shape: tuple[int, int]) -> FloatArray:
-        """Return the present weights to start from, or zeros before the first fit."""
-        if not hasattr(self, "coef_"):
-            return np.zeros(shape)
-        parts = [np.atleast_2d(self.coef_).T]
-        if self.fit_intercept:
-            parts.append(np.atleast_1d(self.intercept_)[None])
-        weights = np.vstack(parts)
-        return weights if weights.shape == shape else np.zeros(shape)
 
     def _scores(self, X: AnyArray) -> FloatArray:
         check_is_fitted(self)
@@ -172,6 +161,15 @@ class SoftmaxModel(MostLikelyClass, _Linear):
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
         return softmax(self._scores(X))
+
+    def last_weights(self, shape: tuple[int, int]) -> FloatArray:
+        """Return the present weights to start from, or zeros before the first fit."""
+        weights = np.zeros(shape)
+        if hasattr(self, "coef_"):
+            own = np.vstack([self.coef_.T, self.intercept_])
+            own = own if self.fit_intercept else own[:-1]
+            weights = own if own.shape == shape else weights
+        return weights
 
     def _minimise(
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray

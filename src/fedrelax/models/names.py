@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -114,8 +115,6 @@ NAMES: dict[str, Makes] = {
 
 
 TASKS = {"numbers": "regression", "classes": "classification"}
-TORCH_MODULE = "torch.nn.modules.module"
-"""Where the base class of all PyTorch modules is defined."""
 
 
 def model_by_name(name: str, task: str) -> Model:
@@ -158,7 +157,8 @@ def _imported(name: str, task: str) -> Model:
     if maker is None:
         hint = did_you_mean(own_name, vars(module))
         raise FedRelaxError(f"model {name!r}: {module_name} has no class {own_name!r}{hint}")
-    if isinstance(maker, type) and any(base.__module__ == TORCH_MODULE for base in maker.__mro__):
+    torch = sys.modules.get("torch")
+    if torch and isinstance(maker, type) and issubclass(maker, torch.nn.Module):
         from fedrelax.models.torch import TorchModel
 
         return TorchModel(maker)

@@ -151,7 +151,8 @@ class ScikitModel(LocalModel):
         fitted, task, X = self.estimator, self.task, X.copy()
         if task.classes is None:
             return shaped(np.asarray(fitted.predict(X), dtype=float), len(X), task.n_outputs)
-        return class_probabilities(fitted, X, task.classes)
+        answer = class_probabilities(fitted, X, task.classes)
+        return shaped(answer, len(X), task.n_outputs)
 
 
 class GaussianProcessModel(ScikitModel):
@@ -204,7 +205,7 @@ def class_probabilities(fitted: Model, X: AnyArray, classes: AnyArray) -> FloatA
         return np.asarray(np.asarray(fitted.predict(X))[:, None] == classes, dtype=float)
     answer, own = np.asarray(fitted.predict_proba(X), dtype=float), fitted.classes_
     probability = np.zeros((len(answer), len(classes)))
-    probability[:, np.searchsorted(classes, own)] = shaped(answer, len(X), len(own))
+    probability[:, np.searchsorted(classes, own)] = shaped(answer, len(answer), len(own))
     return probability
 
 

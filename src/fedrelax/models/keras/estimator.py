@@ -94,7 +94,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
     weights_: list[Any] = field(init=False)
     input_shape_: tuple[int, ...] = field(init=False)
     task_: Task = field(init=False)
-    scales_: tuple[FloatArray, FloatArray, FloatArray, FloatArray] = field(init=False)
+    scales_: tuple[FloatArray, ...] = field(init=False)
     """Centre and spread of the inputs, and of the target; only where the model scales."""
 
     @property
@@ -274,18 +274,15 @@ class KerasNode(LocalModel):
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> KerasNode:
         """Return a network trained for ``epochs``, from the present weights or from the initial ones."""
-        rows, before = stack(terms), self._estimator
-        goes_on = continued and hasattr(before, "weights_")
-        model = KerasModel(before.model, before.epochs, before.batch_size, before.scale)
+        rows, model = stack(terms), copy.copy(self._estimator)
+        goes_on = continued and hasattr(model, "weights_")
         model.task_, model.input_shape_ = self.task, rows.X.shape[1:]
-        if model.scale and goes_on:
-            model.scales_ = before.scales_
-        elif model.scale:
+        if model.scale and not goes_on:
             model.scales_ = (*centre_and_spread(rows.X), *centre_and_spread(rows.target))
         with steady(seed):
             network = model.build(model.input_shape_, self.task.n_outputs)
             if goes_on:
-                network.set_weights(before.weights_)
+                network.set_weights(model.weights_)
             X, target, weight = self._training_rows(network, model, rows)
             network.fit(
                 X,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import json
+import pkgutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -250,11 +250,8 @@ def _is_optimizer(name: str) -> bool:
 
 def _object_named(name: str) -> Callable[..., Any] | None:
     """Return the function or class of a name, or None."""
-    home, _, inside = name.partition(":")
     try:
-        thing: Any = importlib.import_module(home)
-        for part in inside.split("."):
-            thing = getattr(thing, part)
+        thing = pkgutil.resolve_name(name)
     except Exception:  # Importing runs foreign code, which may raise anything.
         return None
     return thing if callable(thing) else None

@@ -112,11 +112,8 @@ def shaped_output(module: nn.Module, output: Tensor, rows: int, task: Task) -> T
 
 
 OPTIMIZERS: dict[str, Any] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": torch.optim.SGD,
+    name.lower(): getattr(torch.optim, name)
+    for name in ("Adam", "AdamW", "Adagrad", "RMSprop", "SGD")
 }
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 COUNTS = {"steps": 1, "epochs": 1, "batch_size": 1, "first": 0}
