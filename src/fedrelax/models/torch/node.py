@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models.base import BatchedModel, Rows, Task
@@ -24,6 +26,9 @@ from fedrelax.models.torch.training import (
 )
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
+
+REMEMBERED = ("tensors", "optimizer", "fits")
+"""The fields of a net that its later fits depend on."""
 
 
 class TorchNode(BatchedModel):
@@ -58,14 +63,25 @@ class TorchNode(BatchedModel):
         return not (self._model.warm_start or continued)
 
     def memory(self) -> dict[str, Any]:
-        """Return the weights and the optimiser's state."""
-        assert self._net is not None
-        return self._net.memory()
+        """Return the weights and the optimiser's state, as plain values and arrays."""
+        return {
+            name: tree_map(lambda x: x.numpy(force=True) if isinstance(x, Tensor) else x, state)
+            for name, state in ((name, getattr(self._net, name)) for name in REMEMBERED)
+        }
 
     def remembering(self, memory: dict[str, Any]) -> TorchNode:
         """Return the net that had this memory."""
         assert self._net is not None
-        return self._with(self._net.remembering(memory))
+        states = {
+            name: tree_map(
+                lambda x: torch.tensor(x) if isinstance(x, np.ndarray) else x, memory[name]
+            )
+            for name in REMEMBERED
+        }
+        shapes = {name: value.shape for name, value in self._net.tensors.items()}
+        if shapes != {name: value.shape for name, value in states["tensors"].items()}:
+            raise FedRelaxError("the saved weights of a net do not have the shapes of its module")
+        return self._with(replace(self._net, **states))
 
     def check(self, X: AnyArray) -> None:
         """Build the module once and pass one row through it."""

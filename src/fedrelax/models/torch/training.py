@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
-from torch.utils._pytree import tree_map
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.linear.arrays import nonzero
@@ -33,8 +32,6 @@ State = dict[str, Any]
 ROWS_AT_ONCE = 4096
 INITIAL, TRAINING = 0, 1
 """Streams of random numbers under a node's seed: for the initial weights, and for training."""
-REMEMBERED = ("tensors", "optimizer", "fits")
-"""The fields of a net that its later fits depend on."""
 COMMON = ("step", "mu_product")
 """The entries of an optimiser's state that are the same for all nets trained together."""
 
@@ -132,22 +129,6 @@ class Net:
                 for part in rows.split(ROWS_AT_ONCE)
             ]
             return _answers(self.scaling.outputs(torch.cat(parts)), task)
-
-    def memory(self) -> dict[str, Any]:
-        """Return the weights and the optimiser's state, as plain values and arrays."""
-        states: dict[str, Any] = {name: getattr(self, name) for name in REMEMBERED}
-        return {
-            name: tree_map(lambda x: x.numpy(force=True) if isinstance(x, Tensor) else x, state)
-            for name, state in states.items()
-        }
-
-    def remembering(self, memory: dict[str, Any]) -> Net:
-        """Return the net of the same node that had this memory."""
-        states = tree_map(lambda x: torch.tensor(x) if isinstance(x, np.ndarray) else x, memory)
-        shapes = {name: value.shape for name, value in self.tensors.items()}
-        if shapes != {name: value.shape for name, value in states["tensors"].items()}:
-            raise FedRelaxError("the saved weights of a net do not have the shapes of its module")
-        return replace(self, **{name: states[name] for name in REMEMBERED})
 
 
 def tensors_of(module: nn.Module) -> Tensors:
