@@ -33,16 +33,11 @@ from fedrelax.models.criteria import LOG, OBJECTIVES, last_step, package_of
 from fedrelax.models.scikit import UNROUTED, ScikitModel, fresh
 from fedrelax.typing import AnyArray, FloatArray, Model
 
-KNOWN = {
+LIBRARIES = {
     "xgboost": ("XGBRegressor", "XGBClassifier", "XGBRFRegressor", "XGBRFClassifier"),
     "lightgbm": ("LGBMRegressor", "LGBMClassifier"),
 }
 ABOUT, MODEL = "about.json", "model"
-
-
-def is_boosted(estimator: Model) -> bool:
-    """Whether an estimator, or the last step of a pipeline, comes from a boosting library."""
-    return package_of(last_step(estimator)) in KNOWN
 
 
 @dataclass(eq=False, repr=False)
@@ -119,7 +114,7 @@ def library_of(model: Model) -> str | None:
     """Return the library in whose format a model is saved, or None if it belongs to none."""
     inner = _inside(model)
     package = package_of(inner)
-    return package if type(inner).__name__ in KNOWN.get(package, ()) else None
+    return package if type(inner).__name__ in LIBRARIES.get(package, ()) else None
 
 
 def check_savable(model: Model) -> None:
@@ -148,7 +143,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> Model:
     members = opened(data)
     about, content = json_member(members, ABOUT), member(members, MODEL)
     package, name = about["library"], about["class"]
-    if name not in KNOWN.get(package, ()):
+    if name not in LIBRARIES.get(package, ()):
         raise FedRelaxError(f"its file names {package}.{name}, which is not a boosted model")
     if about["form"] not in ("plain", "coded"):
         raise FedRelaxError(
