@@ -23,7 +23,7 @@ from fedrelax.linear.softmax import (
     minimise_softmax,
 )
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
-from fedrelax.models.base import LocalModel, MostLikelyClass, Rows, Task, stack
+from fedrelax.models.base import LocalModel, MostLikelyClass, Rows, stack
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -199,15 +199,6 @@ class LinearNode(LocalModel):
 
     gradients = settles = recalls = learns_difference = True
 
-    def __init__(self, estimator: LinearModel | SoftmaxModel, task: Task) -> None:
-        self.task = task
-        self._estimator = estimator
-
-    @property
-    def estimator(self) -> LinearModel | SoftmaxModel:
-        """The estimator, fitted after the first fit."""
-        return self._estimator
-
     def forgets(self, continued: bool) -> bool:
         """Regression starts from least squares, classification from its last weights."""
         return isinstance(self._estimator, LinearModel)
@@ -238,7 +229,7 @@ class LinearNode(LocalModel):
         """Return numbers or class probabilities."""
         if isinstance(self._estimator, SoftmaxModel):
             return self._estimator.predict_proba(X)
-        return self._estimator.predict(X).reshape(len(X), -1)
+        return np.asarray(self._estimator.predict(X).reshape(len(X), -1))
 
 
 def _least_squares(

@@ -42,20 +42,14 @@ class ScikitModel(LocalModel):
     learns_difference = True
 
     def __init__(self, estimator: Model, task: Task) -> None:
-        self.task = task
-        self._template = estimator
-        self._fitted: Model = None
+        super().__init__(estimator, task)
+        self._template = estimator  # the estimator before the first fit
         self._weight_argument = weight_argument(estimator)
         home = type(last_step(estimator)).__module__
         self.fits = criterion_of(estimator)
         self.weights = "resampled" if self._weight_argument is None else "exact"
         self.settles = home.startswith("sklearn.linear_model")
         self.releases_gil = home.startswith(RELEASING_MODULES)
-
-    @property
-    def estimator(self) -> Model:
-        """The fitted estimator, or the template before the first fit."""
-        return self._template if self._fitted is None else self._fitted
 
     @property
     def takes_soft_labels(self) -> bool:
@@ -95,9 +89,9 @@ class ScikitModel(LocalModel):
             X, y, weight = some(rows.X, row), self.task.classes[label], share[row, label]
         incremental = continued and learns_on(self._template)
         if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
-            fitted._fitted = DummyClassifier(strategy="prior").fit(X[:1], y[:1])
+            fitted._estimator = DummyClassifier(strategy="prior").fit(X[:1], y[:1])
         else:
-            fitted._fitted = fitted._fit_estimator(X, y, weight, seed, continued)
+            fitted._estimator = fitted._fit_estimator(X, y, weight, seed, continued)
         return fitted
 
     def _fit_estimator(
@@ -123,8 +117,8 @@ class ScikitModel(LocalModel):
 
     def _restart(self, y: AnyArray) -> Model | None:
         """Return a copy of the fitted estimator that goes on from its solution, or None if it cannot."""
-        fitted = self._fitted
-        if fitted is None or not any(hasattr(fitted, state) for state in OPTIMISER_STATE):
+        fitted = self._estimator
+        if fitted is self._template or not any(hasattr(fitted, state) for state in OPTIMISER_STATE):
             return None
         if "warm_start" not in fitted.get_params(deep=False):
             return None
@@ -134,8 +128,8 @@ class ScikitModel(LocalModel):
 
     def _learn_on(self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int) -> Model:
         """Return a copy of the fitted estimator after one ``partial_fit``."""
-        first = self._fitted is None
-        estimator = fresh(self._template, seed) if first else copy.deepcopy(self._fitted)
+        first = self._estimator is self._template
+        estimator = fresh(self._template, seed) if first else copy.deepcopy(self._estimator)
         accepted = inspect.signature(estimator.partial_fit).parameters
         arguments = {"classes": self.task.classes, "sample_weight": weight}
         if "sample_weight" not in accepted and not (weight == 1.0).all():

@@ -227,9 +227,9 @@ class KerasNode(LocalModel):
     """A Keras network at a node, with sample weights, soft labels, and training that can continue."""
 
     def __init__(self, estimator: Any, task: Task) -> None:
-        self.task = task
-        self._estimator = estimator if isinstance(estimator, KerasModel) else KerasModel(estimator)
-        model = self._estimator.model
+        given = estimator if isinstance(estimator, KerasModel) else KerasModel(estimator)
+        super().__init__(given, task)
+        model = given.model
         if not isinstance(model, load_keras().Model):
             try:
                 inspect.signature(model).bind((1,), 1)
@@ -262,11 +262,6 @@ class KerasNode(LocalModel):
                 f"{task.n_outputs} {what} to predict; end it with a layer of {task.n_outputs}"
             )
         return width
-
-    @property
-    def estimator(self) -> KerasModel:
-        """The fitted ``KerasModel``, or before the first fit the one that was passed in."""
-        return self._estimator
 
     def forgets(self, continued: bool) -> bool:
         """Whether every fit starts from the initial weights: always, unless training is ``continued``."""
