@@ -21,18 +21,6 @@ from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
 from fedrelax.typing import FloatArray, Label
 
-__all__ = [
-    "Attack",
-    "Colluding",
-    "Constant",
-    "Drifting",
-    "NotANumber",
-    "Random",
-    "Scaled",
-    "SignFlipped",
-    "flip_labels",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Attack(Layer):
