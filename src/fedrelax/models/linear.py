@@ -37,9 +37,15 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
     are.
     """
 
-    ridge: float
-    fit_intercept: bool
-    scale: Sequence[float] | None
+    def __init__(
+        self,
+        ridge: float = 1e-3,
+        fit_intercept: bool = True,
+        scale: Sequence[float] | None = None,
+    ) -> None:
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+        self.scale = scale
 
     def fit_terms(self, terms: Sequence[Rows]) -> Self:
         """Minimise the sum of the terms plus ridge * |coef|^2 (the intercept is free)."""
@@ -91,10 +97,8 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
         fit_intercept: bool = True,
         scale: Sequence[float] | None = None,
     ) -> None:
+        super().__init__(ridge, fit_intercept, scale)
         self.loss = loss
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.scale = scale
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> LinearModel:
         """Fit rows with optional weights."""
@@ -136,16 +140,6 @@ class SoftmaxModel(MostLikelyClass, _Linear):
 
     The ridge term is that of ``LinearModel``.
     """
-
-    def __init__(
-        self,
-        ridge: float = 1e-3,
-        fit_intercept: bool = True,
-        scale: Sequence[float] | None = None,
-    ) -> None:
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.scale = scale
 
     def fit(
         self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None
