@@ -51,10 +51,9 @@ def is_net(estimator: Model) -> bool:
 
 
 def _net(estimator: Model, task: Task) -> LocalModel:
-    from fedrelax.models.torch import TorchModel, TorchNode
+    from fedrelax.models.torch import TorchNode
 
-    given = isinstance(estimator, TorchModel)
-    return TorchNode(estimator if given else TorchModel(estimator), task)
+    return TorchNode(estimator, task)
 
 
 def _seen(estimator: Model, task: Task) -> LocalModel:

@@ -36,10 +36,10 @@ class TorchNode(BatchedModel):
 
     gradients = recalls = True
 
-    def __init__(self, model: TorchModel, task: Task, net: Net | None = None) -> None:
-        model.check()
-        self.task = task
-        self._model, self._net = model, net
+    def __init__(self, given: TorchModel | nn.Module, task: Task, net: Net | None = None) -> None:
+        self._model = given if isinstance(given, TorchModel) else TorchModel(given)
+        self._model.check()
+        self.task, self._net = task, net
 
     @property
     def estimator(self) -> TorchModel:
