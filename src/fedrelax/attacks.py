@@ -21,18 +21,6 @@ from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
 from fedrelax.typing import FloatArray, Label
 
-__all__ = [
-    "Attack",
-    "Colluding",
-    "Constant",
-    "Drifting",
-    "NotANumber",
-    "Random",
-    "Scaled",
-    "SignFlipped",
-    "flip_labels",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Attack(Layer):
@@ -83,11 +71,8 @@ class _Lying(Wrapped):
         self._liars = {label: numbers[label] for label in attack.attackers(network.labels)}
         self._copied: FloatArray | None = None
 
-    def post(self, messages: Iterable[Message]) -> None:
-        """Pass on lies in place of attackers' messages."""
-        self.inner.post([self._sent(message) for message in messages])
-
-    def _sent(self, message: Message) -> Message:
+    def sent(self, message: Message) -> Message:
+        """Return a lie in place of an attacker's message."""
         if message.sender not in self._liars:
             return message
         honest, round = message.predictions, max(message.round, 0)

@@ -24,8 +24,6 @@ from fedrelax.runtime import Settings
 from fedrelax.runtime.exchange import Exchange, Layer, Message, Wrapped
 from fedrelax.typing import AnyArray, FloatArray, Label
 
-__all__ = ["Absent", "Churn", "Delayed", "Lost", "Reordered"]
-
 
 class _Fault(Layer):
     """Who is away in a round, and how late a message is."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedrelax import FedRelaxError, FedRelaxRegressor
-from fedrelax.models.boost.files import from_bytes
+from fedrelax.models.boost import from_bytes
 from fedrelax.models.names import model_by_name
 from fedrelax.storage import load_result, save_result
 from fedrelax.storage.child import _ask, try_files

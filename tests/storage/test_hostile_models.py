@@ -123,7 +123,7 @@ def test_a_keras_model_inside_a_skops_file_runs_nothing(tmp_path):
 
 NAMED = [
     ("fedrelax.models.torch.model", "TorchModel", "ObjectNode"),
-    ("fedrelax.models.boost.model", "CodedClassifier", "ObjectNode"),
+    ("fedrelax.models.boost", "CodedClassifier", "ObjectNode"),
     ("fedrelax.models.names", "model_by_name", "FunctionNode"),
     ("fedrelax.models.keras.estimator", "Backend", "ConstructorFromReduceNode"),
     ("sklearn.utils._joblib", "Memory", "ObjectNode"),

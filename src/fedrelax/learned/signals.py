@@ -25,6 +25,7 @@ from fedrelax.errors import FedRelaxError, NodeFitError, in_one_line
 from fedrelax.graph import Graph
 from fedrelax.graph.families import neighbour_pairs
 from fedrelax.graph.matrices import from_pairs
+from fedrelax.models.scikit import class_probabilities
 from fedrelax.typing import AnyArray, FloatArray, IntArray, Label, Model
 from fedrelax.validation import check_count
 
@@ -156,15 +157,10 @@ def _by_node(
 
 def _answers(label: Label, model: Model, public: Any, classes: AnyArray) -> FloatArray:
     """Return a model's predictions, (rows, outputs): numbers, or probabilities of all ``classes``."""
-    own = getattr(model, "classes_", None)
-    sure = hasattr(model, "predict_proba")
     try:
-        answer = np.asarray(model.predict_proba(public) if sure else model.predict(public))
+        if getattr(model, "classes_", None) is not None:
+            return class_probabilities(model, public, classes)
+        return np.asarray(model.predict(public), dtype=float).reshape(len(public), -1)
     except Exception as error:
         name, text = type(model).__name__, in_one_line(error, kind=False)
         raise NodeFitError(f"node {label!r}: predict of {name} failed ({text})") from error
-    if own is None:
-        return answer.astype(float).reshape(len(answer), -1)
-    full = np.zeros((len(answer), len(classes)))
-    full[:, np.searchsorted(classes, own)] = answer if sure else answer[:, None] == own
-    return full

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from fedrelax.errors import FedRelaxError, did_you_mean
-from fedrelax.losses.base import Loss
-from fedrelax.losses.classification import Log
-from fedrelax.losses.regression import Absolute, Huber, Squared
-from fedrelax.losses.weighted import Weighted
+from fedrelax.losses.base import Loss, Weighted
+from fedrelax.losses.usual import Absolute, Huber, Log, Squared
 from fedrelax.members import members
 
 __all__ = [

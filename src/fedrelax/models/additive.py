@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrelax.linear.arrays import softmax
 from fedrelax.models.base import MostLikelyClass
+from fedrelax.models.scikit import class_probabilities
 from fedrelax.typing import AnyArray, FloatArray
 
 ODDS, MIXTURE = "log-odds", "mixture"
@@ -24,6 +25,8 @@ BEYOND = 0.25
 """The share of the target's range by which a first model's predictions may lie beyond it."""
 FARTHEST = 4.0
 """The most that one row may ask of a log-odds in one step."""
+NO_SETS = np.zeros((0, 8), dtype=np.uint32)
+"""The sets of categories that trees without any sort by."""
 
 
 # Sums of two models
@@ -105,16 +108,9 @@ class SumClassifier(MostLikelyClass, _Sum):
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
         check_is_fitted(self)
-        p, q = (self._of(part, X) for part in (self.consensus_, self.difference_))
+        parts = self.consensus_, self.difference_
+        p, q = (class_probabilities(part, X, self.classes_) for part in parts)
         return combined(p, q, self.share, self.how)
-
-    def _of(self, part: Any, X: AnyArray) -> FloatArray:
-        if not hasattr(part, "predict_proba"):
-            return np.asarray(part.predict(X)[:, None] == self.classes_, dtype=float)
-        found = np.asarray(part.predict_proba(X), dtype=float)
-        answer = np.zeros((len(found), len(self.classes_)))
-        answer[:, np.searchsorted(self.classes_, part.classes_)] = found
-        return answer
 
 
 def combined(p: FloatArray, q: FloatArray, share: float, how: str) -> FloatArray:
@@ -139,15 +135,8 @@ def log_odds(p: FloatArray) -> FloatArray:
 def scores_of(model: Any, X: AnyArray) -> FloatArray:
     """Return a model's scores (rows, k): numbers, log-odds of two classes, or logarithms of several."""
     if not hasattr(model, "predict_proba"):
-        return scores_from(model.predict(X), classes=False)
-    return scores_from(model.predict_proba(X), classes=True)
-
-
-def scores_from(answers: AnyArray, classes: bool) -> FloatArray:
-    """Return the scores (rows, k) that numbers or class probabilities show."""
-    if not classes:
-        return np.asarray(answers, dtype=float).reshape(len(answers), 1)
-    logs = log_odds(answers)
+        return np.asarray(model.predict(X), dtype=float).reshape(len(X), 1)
+    logs = log_odds(model.predict_proba(X))
     return np.asarray(logs[:, 1:] - logs[:, :1] if logs.shape[1] == 2 else logs)
 
 
@@ -174,12 +163,6 @@ def newton_step(
     return np.clip((target - p) / weight, -FARTHEST, FARTHEST), weight
 
 
-def limits_of(y: AnyArray) -> tuple[float, float]:
-    """Return how far predictions may go: a quarter of the target's range beyond it on both sides."""
-    low, high = float(np.min(y)), float(np.max(y))
-    return low - BEYOND * (high - low), high + BEYOND * (high - low)
-
-
 class BoostedTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """The trees of scikit-learn's boosting for numbers, in one array: hundreds are saved as quickly as one.
 
@@ -204,19 +187,18 @@ class BoostedTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def trees(self) -> list[TreePredictor]:
         """Return every tree as scikit-learn predicts with it."""
-        none = np.zeros((0, 8), dtype=np.uint32)
         return [
-            TreePredictor(nodes, none, none) for nodes in np.split(self.nodes_, self.ends_[:-1])
+            TreePredictor(nodes, NO_SETS, NO_SETS)
+            for nodes in np.split(self.nodes_, self.ends_[:-1])
         ]
 
     def predict(self, X: AnyArray) -> FloatArray:
         """Return the sum of all trees."""
         check_is_fitted(self)
         X = np.ascontiguousarray(validate_data(self, X, reset=False), dtype=np.float64)
-        none, places = np.zeros((0, 8), dtype=np.uint32), np.zeros(0, dtype=np.uint32)
         total = np.full(len(X), self.level_)
         for tree in self.trees():
-            total += tree.predict(X, none, places, 1)
+            total += tree.predict(X, NO_SETS, NO_SETS[:, 0], 1)
         return total
 
 
@@ -247,7 +229,8 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: AnyArray, y: AnyArray) -> Self:
         """Fit every regressor to what those before it leave open."""
         X, y = validate_data(self, X, y, y_numeric=True)
-        self.limits_ = limits_of(y)
+        beyond = BEYOND * float(np.ptp(y))
+        self.limits_ = float(np.min(y)) - beyond, float(np.max(y)) + beyond
         self.parts_: tuple[Any, ...] = ()
         left = y
         for part in self.parts:

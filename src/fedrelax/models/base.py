@@ -114,7 +114,6 @@ class LocalModel(ABC):
     before the first round.
     """
 
-    task: Task
     fits: frozenset[str] | None = None
     """The losses that ``fit`` minimises over weighted rows, or None where it cannot be told."""
     gradients: bool = False
@@ -130,10 +129,13 @@ class LocalModel(ABC):
     recalls: bool = False
     """Whether ``memory`` and ``remembering`` are there for a model that does not forget."""
 
+    def __init__(self, estimator: Model, task: Task) -> None:
+        self._estimator, self.task = estimator, task
+
     @property
-    @abstractmethod
     def estimator(self) -> Model:
         """The plain object that the user gets in the end."""
+        return self._estimator
 
     @property
     def name(self) -> str:

@@ -5,39 +5,7 @@ difference is fitted to own rows, and to the consensus itself on public rows, wi
 offset. Any other kind is mixed with the model trained alone, by a share that is chosen by folds of the
 node's own rows. The consensus is a model of the node's kind, fitted to soft labels; kinds that take labels
 only (neighbours, support vectors) get a forest.
-
-Compared by hand for trees and nearest neighbours on digits (10 nodes of 40 rows with unlike classes), cut
-of diamonds by clarity (8 of 60) and credit by job (4 of 100), with 600 public rows and one split, after 3
-rounds. Log loss and error relative to training alone, geometric means:
-
-    what is added to the consensus                    log loss  error
-    nothing                                               0.73   1.10
-    own model by a share from folds, probabilities        0.59   0.92
-    own model by a share from folds, log-odds             0.60   0.91
-    regressor of the residual of probabilities, half      0.60   0.83
-    the same in full                                      0.61   0.87
-    regressor of Newton's residual of log-odds, half      0.58   0.86
-    (all rows pooled, one model)                          0.59   0.77
-
-There a regressor carried the consensus of neighbours. The consensus is the plain mean of probabilities.
-Sharpened (squared and renormalised, or the mean of log-odds times 1.5), it helps on digits alone; elsewhere
-nodes become surer from round to round, and the log loss of the mixture is 0.69 and 0.67 instead of 0.59.
-The mixture is taken because it needs only the node's own classifier; residuals err less often, at about the
-same log loss, and need a regressor of the same kind.
-
-LightGBM on cut of diamonds (8 nodes of 60), credit by job (4 of 100), tips of taxis by company (7 of 150),
-arrests by year (6 of 200) and churn by contract (3 of 200), and on digits as above; 1,000 public rows, one
-split, 3 rounds. Log loss relative to one pooled model with the node as a column, for the mixture and for
-trees that are added to the consensus's log-odds:
-
-                                        five tables  digits
-    training alone                             1.37    1.27
-    mixture                                    1.02    1.28
-    log-odds, all of the difference            1.02    1.72
-    log-odds, by a share from folds            1.00    1.72
-
-Digits are nodes of unlike classes, whose mean is flat; there training alone is the candidate that wins. The
-mixture is never much worse than that, so it is taken for boosting, too.
+What was compared is in docs/theory.md.
 """
 
 from __future__ import annotations
@@ -58,7 +26,7 @@ from fedrelax.models.difference import DifferenceModel, changed, drawn, parts_of
 from fedrelax.models.few_rows import SmoothedForestClassifier
 from fedrelax.models.linear import SoftmaxModel
 from fedrelax.models.registry import adapt
-from fedrelax.typing import AnyArray, FloatArray
+from fedrelax.typing import FloatArray
 
 STRAIGHT = 1e-6
 """Ridge term of the softmax regression that carries answers of linear models."""
@@ -72,31 +40,21 @@ class ClassDifferenceModel(DifferenceModel):
 
     how = MIXTURE
 
-    @property
-    def estimator(self) -> Any:
-        """The model trained alone, a sum of two models, or their sum as one linear model."""
-        if len(self.parts) < 2:
-            return super().estimator
-        consensus, difference = (part.estimator for part in self.parts)
-        if isinstance(consensus, SoftmaxModel) and isinstance(difference, SoftmaxModel):
-            return super().estimator
-        assert self.task.classes is not None
-        classes, kind = self.task.classes, self.inner.estimator
-        made = SumClassifier.of(consensus, difference, self.share, kind)
-        made.how, made.classes_ = self.how, classes
+    def sum_of(self, consensus: Any, difference: Any) -> SumClassifier:
+        """Return the sum of two fitted classifiers."""
+        made = SumClassifier.of(consensus, difference, self.share, self.kind)
+        made.how, made.classes_ = self.how, np.asarray(self.task.classes)
         return made
-
-    def forgets(self, continued: bool) -> bool:
-        """Both parts start afresh in every round."""
-        return isinstance(self.inner.estimator, SoftmaxModel) or super().forgets(continued)
 
     def consensus_of(self, answers: Sequence[Rows], rows: int) -> LocalModel:
         """Return what carries the neighbours' answers over to any row, for a node with so many rows."""
-        given, straight = self.inner.estimator, _straight(self.inner)
-        if straight is not None and last_step(given) is given:
+        straight = _straight(self.inner)
+        if straight is not None and last_step(self.kind) is self.kind:
             alike = adapt(clone(straight).set_params(ridge=STRAIGHT), self.task)
+        elif getattr(self.inner, "takes_soft_labels", True):
+            alike = changed(self.inner, parts_of(self.kind, rows)[0])
         else:
-            alike = _carrier(self.inner, parts_of(given, rows)[0])
+            alike = changed(self.inner, SmoothedForestClassifier(100, random_state=0))
         return self._distilled(alike, answers)
 
     def learn_difference(
@@ -128,12 +86,9 @@ class ClassDifferenceModel(DifferenceModel):
         last = linear.fit(moved, seed=seed).estimator
         return adapt(Pipeline([*steps.steps, (given.steps[-1][0], last)]), self.task)
 
-    def predict(self, X: AnyArray) -> FloatArray:
+    def answer(self, consensus: FloatArray, difference: FloatArray) -> FloatArray:
         """Return the probabilities of the sum."""
-        if len(self.parts) < 2:
-            return super().predict(X)
-        consensus, difference = self.parts
-        return combined(consensus.predict(X), difference.predict(X), self.share, self.how)
+        return combined(consensus, difference, self.share, self.how)
 
 
 def best_share(
@@ -156,13 +111,6 @@ def best_share(
         for s in SHARES
     ]
     return float(SHARES[int(np.argmin(losses))])
-
-
-def _carrier(model: LocalModel, settings: dict[str, Any]) -> LocalModel:
-    """Return an unfitted model for the neighbours' answers: a forest, if the kind takes labels only."""
-    if getattr(model, "takes_soft_labels", True):
-        return changed(model, settings)
-    return changed(model, SmoothedForestClassifier(100, random_state=0))
 
 
 def _straight(model: LocalModel) -> SoftmaxModel | None:

@@ -37,6 +37,14 @@ SETTINGS: dict[str, frozenset[str]] = {
     "entropy": LOG,
     "gini": SQUARED | LOG,  # A leaf's class shares minimise both.
 }
+OBJECTIVES: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("mean_squared_error", "reg:squarederror", "regression"), SQUARED),
+    **dict.fromkeys(("mean_absolute_error", "reg:absoluteerror", "regression_l1"), ABSOLUTE),
+    **dict.fromkeys(
+        [f"{kind}_crossentropy" for kind in ("categorical", "sparse_categorical", "binary")], LOG
+    ),
+}
+"""What Keras, XGBoost and LightGBM call these losses."""
 
 
 def last_step(estimator: Model) -> Model:

@@ -134,7 +134,9 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Make the basis from rows."""
         X = validate_data(self, X, dtype=float)
         centre, spread = centre_and_spread(X)
-        return self.adopt(Curves.of((X - centre) / spread, self.knots), centre, spread)
+        made = self.made(Curves.of((X - centre) / spread, self.knots), centre, spread)
+        self.__dict__ |= vars(made) | {"knots": self.knots}
+        return self
 
     @classmethod
     def made(
@@ -144,39 +146,24 @@ class CurveColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         spread: FloatArray,
         lines: Curves | None = None,
         values: Values | None = None,
-    ) -> CurveColumns:
-        """Return a fitted transformer for an existing basis."""
-        made: CurveColumns = cls().adopt(curves, centre, spread, lines, values)
-        made.n_features_in_ = len(centre)
-        return made
-
-    def adopt(
-        self,
-        curves: Curves | None,
-        centre: FloatArray,
-        spread: FloatArray,
-        lines: Curves | None = None,
-        values: Values | None = None,
     ) -> Self:
-        """Store curves and smooth lines of the standardised columns, and single values of the raw ones."""
-        ends = curves or lines
-        p = len(centre)
+        """Return it fitted: curves and lines are of standardised columns, values of the raw ones."""
+        p, none, ends = len(centre), np.zeros(0, dtype=np.int64), curves or lines
         low, high = (ends.low, ends.high) if ends else (np.zeros(p), np.zeros(p))
-        nothing = np.zeros(0, dtype=np.int64)
-        none = Curves(nothing, np.zeros(0), low, high, np.zeros((p + 1, 0)), np.zeros(0))
-        curves, lines = curves or none, lines or none
-        self.centre_, self.spread_ = centre, spread
-        self.columns_, self.knots_ = curves.columns, curves.knots
-        self.low_, self.high_ = curves.low, curves.high
-        self.line_, self.scale_ = curves.line, curves.scale
-        self.line_columns_, self.line_knots_, self.line_line_ = (
+        empty = Curves(none, np.zeros(0), low, high, np.zeros((p + 1, 0)), np.zeros(0))
+        curves, lines, values = curves or empty, lines or empty, values or Values(none, np.zeros(0))
+        made = cls()
+        made.n_features_in_, made.centre_, made.spread_ = p, centre, spread
+        made.low_, made.high_ = low, high
+        made.columns_, made.knots_ = curves.columns, curves.knots
+        made.line_, made.scale_ = curves.line, curves.scale
+        made.line_columns_, made.line_knots_, made.line_line_ = (
             lines.columns,
             lines.knots,
             lines.line,
         )
-        self.value_columns_ = nothing if values is None else values.columns
-        self.values_ = np.zeros(0) if values is None else values.values
-        return self
+        made.value_columns_, made.values_ = values.columns, values.values
+        return made
 
     def transform(self, X: Any) -> FloatArray:
         """Return standardised columns, curves, smooth lines and 0/1 columns, side by side."""

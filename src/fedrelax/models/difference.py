@@ -20,10 +20,10 @@ from sklearn.ensemble._forest import BaseForest
 from sklearn.tree import BaseDecisionTree
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.additive import SumRegressor
+from fedrelax.models.additive import MIXTURE, SumRegressor
 from fedrelax.models.base import LocalModel, Rows, Task, WrappedModel, stack
 from fedrelax.models.criteria import last_step
-from fedrelax.models.linear import LinearModel
+from fedrelax.models.linear import LinearModel, LinearNode
 from fedrelax.models.registry import adapt
 from fedrelax.models.viewed import Viewed
 from fedrelax.typing import AnyArray, FloatArray
@@ -82,6 +82,8 @@ def parts_of(estimator: Any, rows: int) -> Parts:
 class DifferenceModel(WrappedModel):
     """Any regressor as a local model that learns its difference from what its neighbours say."""
 
+    how = "sum"
+
     def __init__(self, model: LocalModel, fitted: dict[bytes, LocalModel] | None = None) -> None:
         super().__init__(model)
         self.recalls = False
@@ -95,12 +97,17 @@ class DifferenceModel(WrappedModel):
         if len(self.parts) < 2:
             return (self.parts or (self.inner,))[0].estimator
         consensus, difference = (part.estimator for part in self.parts)
-        if _is_linear(consensus) and _is_linear(difference):
+        linear = all(hasattr(part, "coef_") for part in (consensus, difference))
+        if linear and self.how != MIXTURE:
             one = copy.copy(difference)
             one.coef_ = consensus.coef_ + self.share * difference.coef_
             one.intercept_ = consensus.intercept_ + self.share * difference.intercept_
             return one
-        return SumRegressor.of(consensus, difference, self.share, self.inner.estimator)
+        return self.sum_of(consensus, difference)
+
+    def sum_of(self, consensus: Any, difference: Any) -> Any:
+        """Return the sum of two fitted regressors."""
+        return SumRegressor.of(consensus, difference, self.share, self.kind)
 
     @property
     def kind(self) -> Any:
@@ -114,7 +121,7 @@ class DifferenceModel(WrappedModel):
 
     def forgets(self, continued: bool) -> bool:
         """Both parts start afresh in every round."""
-        return self.inner.forgets(False)
+        return isinstance(self.inner, LinearNode) or self.inner.forgets(False)
 
     def check(self, X: AnyArray) -> None:
         """Refuse rows that the model cannot take, and a model that cannot fit negative numbers."""
@@ -174,7 +181,11 @@ class DifferenceModel(WrappedModel):
         if len(self.parts) == 1:
             return self.parts[0].predict(X)
         consensus, difference = self.parts
-        return consensus.predict(X) + self.share * difference.predict(X)
+        return self.answer(consensus.predict(X), difference.predict(X))
+
+    def answer(self, consensus: FloatArray, difference: FloatArray) -> FloatArray:
+        """Return the sum of two answers."""
+        return consensus + self.share * difference
 
 
 def local_model(
@@ -251,10 +262,6 @@ def learning_again(fitted: LocalModel) -> LocalModel:
     assert isinstance(made, DifferenceModel)
     made.parts = (fitted,)
     return made
-
-
-def _is_linear(estimator: Any) -> bool:
-    return hasattr(estimator, "coef_") and hasattr(estimator, "intercept_")
 
 
 def _straight(model: LocalModel) -> LocalModel | None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Never
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.models.base import LocalModel, Rows, Task
+from fedrelax.models.base import LocalModel, Rows
 from fedrelax.typing import AnyArray
 
 
@@ -23,18 +23,10 @@ class Elsewhere:
 class ElsewhereModel(LocalModel):
     """A local model that can neither be fitted nor predict here."""
 
-    def __init__(self, estimator: Elsewhere, task: Task) -> None:
-        self.task, self._estimator = task, estimator
-
-    @property
-    def estimator(self) -> Elsewhere:
-        """The placeholder."""
-        return self._estimator
-
     @property
     def name(self) -> str:
         """The model's name at its site."""
-        return self._estimator.model
+        return str(self._estimator.model)
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> Never:
         """Raise an error: the model is at its site."""

@@ -15,11 +15,18 @@ from fedrelax.models.base import MostLikelyClass
 from fedrelax.typing import AnyArray, FloatArray
 
 
-class _AsManyAsThereAre:
-    """Asks for no more neighbours than there are rows, where scikit-learn would raise an error."""
+class _Nearest:
+    """Weighs rows by 1 / distance, and asks for no more neighbours than there are rows.
+
+    There scikit-learn would raise an error.
+    """
 
     n_neighbors: int
     n_samples_fit_: int
+
+    def __init__(self, n_neighbors: int = 5) -> None:
+        parent: Any = super()
+        parent.__init__(n_neighbors, weights="distance")
 
     def kneighbors(
         self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True
@@ -30,18 +37,12 @@ class _AsManyAsThereAre:
         return parent.kneighbors(X, count, return_distance)
 
 
-class NearestRegressor(_AsManyAsThereAre, KNeighborsRegressor):  # type: ignore[misc]
+class NearestRegressor(_Nearest, KNeighborsRegressor):  # type: ignore[misc]
     """The mean of the nearest rows, weighted by 1 / distance."""
 
-    def __init__(self, n_neighbors: int = 5) -> None:
-        super().__init__(n_neighbors, weights="distance")
 
-
-class NearestClassifier(_AsManyAsThereAre, KNeighborsClassifier):  # type: ignore[misc]
+class NearestClassifier(_Nearest, KNeighborsClassifier):  # type: ignore[misc]
     """The class shares of the nearest rows, weighted by 1 / distance."""
-
-    def __init__(self, n_neighbors: int = 5) -> None:
-        super().__init__(n_neighbors, weights="distance")
 
 
 class SmoothedForestClassifier(RandomForestClassifier):  # type: ignore[misc]

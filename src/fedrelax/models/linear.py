@@ -23,7 +23,7 @@ from fedrelax.linear.softmax import (
     minimise_softmax,
 )
 from fedrelax.losses import Absolute, Log, Loss, Squared, get_loss
-from fedrelax.models.base import LocalModel, MostLikelyClass, Rows, Task, stack
+from fedrelax.models.base import LocalModel, MostLikelyClass, Rows, stack
 from fedrelax.typing import AnyArray, FloatArray
 
 RESTARTS = 3
@@ -37,20 +37,25 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
     are.
     """
 
-    ridge: float
-    fit_intercept: bool
-    scale: Sequence[float] | None
+    def __init__(
+        self,
+        ridge: float = 1e-3,
+        fit_intercept: bool = True,
+        scale: Sequence[float] | None = None,
+    ) -> None:
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+        self.scale = scale
 
     def fit_terms(self, terms: Sequence[Rows]) -> Self:
         """Minimise the sum of the terms plus ridge * |coef|^2 (the intercept is free)."""
+        p = terms[0].X.shape[1]
         design = [with_constant(term.X, self.fit_intercept) for term in terms]
-        free = 1 if self.fit_intercept else 0
-        penalty = np.zeros(design[0].shape[1])
-        penalty[: len(penalty) - free] = self.penalties(len(penalty) - free)
+        penalty = np.append(self.penalties(p), np.zeros(int(self.fit_intercept)))
         weights = self._minimise(terms, design, penalty)
-        self.coef_ = weights[: len(penalty) - free].T
-        self.intercept_ = weights[-1] if free else np.zeros(weights.shape[1])
-        self.n_features_in_ = self.coef_.shape[1]
+        self.coef_ = weights[:p].T
+        self.intercept_ = weights[-1] if self.fit_intercept else np.zeros(weights.shape[1])
+        self.n_features_in_ = p
         return self
 
     def penalties(self, features: int) -> FloatArray:
@@ -69,16 +74,6 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
     ) -> FloatArray:
         raise NotImplementedError
-
-    def last_weights(self, shape: tuple[int, int]) -> FloatArray:
-        """Return the present weights to start from, or zeros before the first fit."""
-        if not hasattr(self, "coef_"):
-            return np.zeros(shape)
-        parts = [np.atleast_2d(self.coef_).T]
-        if self.fit_intercept:
-            parts.append(np.atleast_1d(self.intercept_)[None])
-        weights = np.vstack(parts)
-        return weights if weights.shape == shape else np.zeros(shape)
 
     def _scores(self, X: AnyArray) -> FloatArray:
         check_is_fitted(self)
@@ -102,10 +97,8 @@ class LinearModel(RegressorMixin, _Linear):  # type: ignore[misc]
         fit_intercept: bool = True,
         scale: Sequence[float] | None = None,
     ) -> None:
+        super().__init__(ridge, fit_intercept, scale)
         self.loss = loss
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.scale = scale
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None) -> LinearModel:
         """Fit rows with optional weights."""
@@ -148,16 +141,6 @@ class SoftmaxModel(MostLikelyClass, _Linear):
     The ridge term is that of ``LinearModel``.
     """
 
-    def __init__(
-        self,
-        ridge: float = 1e-3,
-        fit_intercept: bool = True,
-        scale: Sequence[float] | None = None,
-    ) -> None:
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.scale = scale
-
     def fit(
         self, X: AnyArray, y: AnyArray, sample_weight: FloatArray | None = None
     ) -> SoftmaxModel:
@@ -172,6 +155,15 @@ class SoftmaxModel(MostLikelyClass, _Linear):
     def predict_proba(self, X: AnyArray) -> FloatArray:
         """Return class probabilities in the order of ``classes_``."""
         return softmax(self._scores(X))
+
+    def last_weights(self, shape: tuple[int, int]) -> FloatArray:
+        """Return the present weights to start from, or zeros before the first fit."""
+        weights = np.zeros(shape)
+        if hasattr(self, "coef_"):
+            own = np.vstack([self.coef_.T, self.intercept_])
+            own = own if self.fit_intercept else own[:-1]
+            weights = own if own.shape == shape else weights
+        return weights
 
     def _minimise(
         self, terms: Sequence[Rows], design: list[FloatArray], penalty: FloatArray
@@ -200,15 +192,6 @@ class LinearNode(LocalModel):
     """``LinearModel`` or ``SoftmaxModel`` at a node: exact updates, any pair of losses."""
 
     gradients = settles = recalls = learns_difference = True
-
-    def __init__(self, estimator: LinearModel | SoftmaxModel, task: Task) -> None:
-        self.task = task
-        self._estimator = estimator
-
-    @property
-    def estimator(self) -> LinearModel | SoftmaxModel:
-        """The estimator, fitted after the first fit."""
-        return self._estimator
 
     def forgets(self, continued: bool) -> bool:
         """Regression starts from least squares, classification from its last weights."""
@@ -240,7 +223,7 @@ class LinearNode(LocalModel):
         """Return numbers or class probabilities."""
         if isinstance(self._estimator, SoftmaxModel):
             return self._estimator.predict_proba(X)
-        return self._estimator.predict(X).reshape(len(X), -1)
+        return np.asarray(self._estimator.predict(X).reshape(len(X), -1))
 
 
 def _least_squares(

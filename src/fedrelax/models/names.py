@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -34,23 +35,24 @@ def _scaled_target(model: Model) -> Model:
     return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
 
 
-def _pair(module: str, stem: str, **settings: Any) -> Makes:
+def _pair(module: str, stem: str, extra: str = "", **settings: Any) -> Makes:
     """Return a function that makes a module's ``{stem}Classifier`` or ``{stem}Regressor``."""
 
     def make(classify: bool) -> Model:
-        kind = f"{stem}{'Classifier' if classify else 'Regressor'}"
-        return getattr(importlib.import_module(module), kind)(**settings)
+        home = need(module, extra) if extra else importlib.import_module(module)
+        return getattr(home, f"{stem}{'Classifier' if classify else 'Regressor'}")(**settings)
 
     return make
 
 
-def _framework(module: str, factory: str) -> Makes:
-    """Return a function that makes a model of another framework, or says which extra is missing."""
+def _framework(framework: str, factory: str) -> Makes:
+    """Return a function that makes a net of a framework, or says which extra is missing."""
 
     def make(classify: bool) -> Model:
-        if module == "torch":
-            need("torch", "torch")  # the other packages check for themselves
-        return getattr(importlib.import_module(f"fedrelax.models.{module}"), factory)(classify)
+        if framework == "torch":
+            need("torch", "torch")  # that of Keras checks for itself
+        home = importlib.import_module(f"fedrelax.models.{framework}")
+        return getattr(home, factory)(classify)
 
     return make
 
@@ -71,7 +73,7 @@ NAMES: dict[str, Makes] = {
     "logistic": lambda classify: _scaled(LogisticRegression(max_iter=1000)),
     "tree": _pair("sklearn.tree", "DecisionTree", max_depth=8, min_samples_leaf=2),
     "forest": _pair("sklearn.ensemble", "RandomForest", n_estimators=30),
-    # Few shallow trees with small leaves: scikit-learn's defaults find no split in 20 rows.
+    # Few shallow trees with small leaves: the libraries' defaults find no split in 20 rows.
     "boosting": _pair(
         "sklearn.ensemble",
         "HistGradientBoosting",
@@ -89,14 +91,30 @@ NAMES: dict[str, Makes] = {
     "torch-mlp": _framework("torch", "mlp"),
     "torch-linear": _framework("torch", "linear"),
     "keras-mlp": _framework("keras", "mlp"),
-    "xgboost": _framework("boost", "xgboost"),
-    "lightgbm": _framework("boost", "lightgbm"),
+    "xgboost": lambda classify: _pair(
+        "xgboost",
+        "XGB",
+        "boost",
+        n_estimators=40,
+        max_depth=3,
+        learning_rate=0.15,
+        min_child_weight=0.1 if classify else 0.5,
+    )(classify),
+    "lightgbm": _pair(
+        "lightgbm",
+        "LGBM",
+        "boost",
+        n_estimators=40,
+        num_leaves=8,
+        learning_rate=0.15,
+        min_child_samples=3,
+        min_data_in_bin=1,
+        verbosity=-1,
+    ),
 }
 
 
 TASKS = {"numbers": "regression", "classes": "classification"}
-TORCH_MODULE = "torch.nn.modules.module"
-"""Where the base class of all PyTorch modules is defined."""
 
 
 def model_by_name(name: str, task: str) -> Model:
@@ -139,7 +157,8 @@ def _imported(name: str, task: str) -> Model:
     if maker is None:
         hint = did_you_mean(own_name, vars(module))
         raise FedRelaxError(f"model {name!r}: {module_name} has no class {own_name!r}{hint}")
-    if isinstance(maker, type) and any(base.__module__ == TORCH_MODULE for base in maker.__mro__):
+    torch = sys.modules.get("torch")
+    if torch and isinstance(maker, type) and issubclass(maker, torch.nn.Module):
         from fedrelax.models.torch import TorchModel
 
         return TorchModel(maker)

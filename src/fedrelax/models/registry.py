@@ -9,7 +9,8 @@ from importlib.metadata import entry_points
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.models.base import LocalModel, Task
-from fedrelax.models.boost import BoostModel, is_boosted
+from fedrelax.models.boost import LIBRARIES, BoostModel
+from fedrelax.models.criteria import last_step, package_of
 from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
 from fedrelax.models.keras import KerasNode, is_keras
 from fedrelax.models.linear import LinearModel, LinearNode, SoftmaxModel
@@ -50,10 +51,9 @@ def is_net(estimator: Model) -> bool:
 
 
 def _net(estimator: Model, task: Task) -> LocalModel:
-    from fedrelax.models.torch import TorchModel, TorchNode
+    from fedrelax.models.torch import TorchNode
 
-    given = isinstance(estimator, TorchModel)
-    return TorchNode(estimator if given else TorchModel(estimator), task)
+    return TorchNode(estimator, task)
 
 
 def _seen(estimator: Model, task: Task) -> LocalModel:
@@ -66,7 +66,7 @@ OURS: tuple[tuple[Matches, Builds], ...] = (
     (lambda given: isinstance(given, Elsewhere), ElsewhereModel),
     (lambda given: type(given).__name__ == "GaussianProcessRegressor", GaussianProcessModel),
     (is_keras, KerasNode),
-    (is_boosted, BoostModel),
+    (lambda given: package_of(last_step(given)) in LIBRARIES, BoostModel),
     (is_net, _net),
 )
 

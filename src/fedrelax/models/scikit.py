@@ -42,20 +42,14 @@ class ScikitModel(LocalModel):
     learns_difference = True
 
     def __init__(self, estimator: Model, task: Task) -> None:
-        self.task = task
-        self._template = estimator
-        self._fitted: Model = None
+        super().__init__(estimator, task)
+        self._template = estimator  # the estimator before the first fit
         self._weight_argument = weight_argument(estimator)
         home = type(last_step(estimator)).__module__
         self.fits = criterion_of(estimator)
         self.weights = "resampled" if self._weight_argument is None else "exact"
         self.settles = home.startswith("sklearn.linear_model")
         self.releases_gil = home.startswith(RELEASING_MODULES)
-
-    @property
-    def estimator(self) -> Model:
-        """The fitted estimator, or the template before the first fit."""
-        return self._template if self._fitted is None else self._fitted
 
     @property
     def takes_soft_labels(self) -> bool:
@@ -87,15 +81,17 @@ class ScikitModel(LocalModel):
             if rows is terms[0]:  # the caller's own arrays, into which a model may write
                 X, y = X.copy(), y.copy()
         else:
-            target = rows.target if self.takes_soft_labels else hardened(rows.target)
+            target = rows.target
+            if not self.takes_soft_labels:  # the most likely class
+                target = np.eye(target.shape[1])[target.argmax(axis=1)]
             share = target * rows.weight[:, None]
             row, label = np.nonzero(share)
             X, y, weight = some(rows.X, row), self.task.classes[label], share[row, label]
         incremental = continued and learns_on(self._template)
         if self.task.classes is not None and not incremental and len(np.unique(y)) == 1:
-            fitted._fitted = constant_classifier(X[:1], y[:1])
+            fitted._estimator = DummyClassifier(strategy="prior").fit(X[:1], y[:1])
         else:
-            fitted._fitted = fitted._fit_estimator(X, y, weight, seed, continued)
+            fitted._estimator = fitted._fit_estimator(X, y, weight, seed, continued)
         return fitted
 
     def _fit_estimator(
@@ -121,8 +117,8 @@ class ScikitModel(LocalModel):
 
     def _restart(self, y: AnyArray) -> Model | None:
         """Return a copy of the fitted estimator that goes on from its solution, or None if it cannot."""
-        fitted = self._fitted
-        if fitted is None or not any(hasattr(fitted, state) for state in OPTIMISER_STATE):
+        fitted = self._estimator
+        if fitted is self._template or not any(hasattr(fitted, state) for state in OPTIMISER_STATE):
             return None
         if "warm_start" not in fitted.get_params(deep=False):
             return None
@@ -132,8 +128,8 @@ class ScikitModel(LocalModel):
 
     def _learn_on(self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int) -> Model:
         """Return a copy of the fitted estimator after one ``partial_fit``."""
-        first = self._fitted is None
-        estimator = fresh(self._template, seed) if first else copy.deepcopy(self._fitted)
+        first = self._estimator is self._template
+        estimator = fresh(self._template, seed) if first else copy.deepcopy(self._estimator)
         accepted = inspect.signature(estimator.partial_fit).parameters
         arguments = {"classes": self.task.classes, "sample_weight": weight}
         if "sample_weight" not in accepted and not (weight == 1.0).all():
@@ -149,13 +145,8 @@ class ScikitModel(LocalModel):
         fitted, task, X = self.estimator, self.task, X.copy()
         if task.classes is None:
             return shaped(np.asarray(fitted.predict(X), dtype=float), len(X), task.n_outputs)
-        if not hasattr(fitted, "predict_proba"):
-            return task.encode(np.asarray(fitted.predict(X)))
-        answer = np.asarray(fitted.predict_proba(X), dtype=float)
-        seen = np.searchsorted(task.classes, fitted.classes_)
-        probability = np.zeros((len(X), task.n_outputs))
-        probability[:, seen] = shaped(answer, len(X), len(seen))
-        return probability
+        answer = class_probabilities(fitted, X, task.classes)
+        return shaped(answer, len(X), task.n_outputs)
 
 
 class GaussianProcessModel(ScikitModel):
@@ -191,11 +182,6 @@ def learns_on(estimator: Model) -> bool:
     return "warm_start" not in estimator.get_params(deep=False)
 
 
-def hardened(target: FloatArray) -> FloatArray:
-    """Return one-hot rows for the most likely class of each soft label."""
-    return np.asarray(np.eye(target.shape[1])[target.argmax(axis=1)])
-
-
 def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
     """Return the prediction as (rows, outputs); raise an error if its size or a value is wrong."""
     if prediction.size != rows * outputs:
@@ -205,6 +191,16 @@ def shaped(prediction: FloatArray, rows: int, outputs: int) -> FloatArray:
     if not np.isfinite(prediction).all():
         raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
     return prediction.reshape(rows, outputs)
+
+
+def class_probabilities(fitted: Model, X: AnyArray, classes: AnyArray) -> FloatArray:
+    """Return a fitted classifier's probabilities (rows, classes); without ``predict_proba``, 0 and 1."""
+    if not hasattr(fitted, "predict_proba"):
+        return np.asarray(np.asarray(fitted.predict(X))[:, None] == classes, dtype=float)
+    answer, own = np.asarray(fitted.predict_proba(X), dtype=float), fitted.classes_
+    probability = np.zeros((len(answer), len(classes)))
+    probability[:, np.searchsorted(classes, own)] = shaped(answer, len(answer), len(own))
+    return probability
 
 
 def fresh(template: Model, seed: int) -> Model:
@@ -220,8 +216,3 @@ def fresh(template: Model, seed: int) -> Model:
         if unset:
             estimator.set_params(**unset)
     return estimator
-
-
-def constant_classifier(X: AnyArray, y: AnyArray) -> Model:
-    """Return a classifier that always predicts the only class that the node has."""
-    return DummyClassifier(strategy="prior").fit(X, y)

@@ -9,13 +9,13 @@ from typing import Any
 from sklearn.base import clone
 
 from fedrelax.models.base import LocalModel, Rows, WrappedModel
+from fedrelax.models.boost import LIBRARIES
 from fedrelax.models.criteria import package_of
 from fedrelax.schema.preparation import CODED, ENCODED, FRAME, View
 from fedrelax.typing import AnyArray, FloatArray
 
 NATIVE = ("HistGradientBoosting",)
 """How the names of scikit-learn's models begin that take gaps and categories as they are."""
-LIBRARIES = ("xgboost", "lightgbm")
 CHOOSERS = ("ColumnTransformer", "FunctionTransformer", "OneHotEncoder", "OrdinalEncoder")
 """First steps of a pipeline that take a table's columns as they are."""
 

@@ -7,7 +7,7 @@ coin toss, 1.0 identifies every row. A low AUC shows that this attack failed, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +46,11 @@ class _Heard(Wrapped):
         super().__init__(inner)
         self._heard = heard
 
-    def post(self, messages: Iterable[Message]) -> None:
+    def sent(self, message: Message) -> Message:
         """Keep what a node predicts for its own public rows."""
-        kept = list(messages)
-        self._heard.update({m.sender: m.predictions for m in kept if m.owner == m.sender})
-        self.inner.post(kept)
+        if message.owner == message.sender:
+            self._heard[message.sender] = message.predictions
+        return message
 
 
 @dataclass(frozen=True)

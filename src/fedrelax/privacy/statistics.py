@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Self
 
@@ -194,11 +193,9 @@ class _Released(Wrapped):
         super().__init__(inner)
         self._answers = answers
 
-    def post(self, messages: Iterable[Message]) -> None:
-        """Pass on messages with the released answers as predictions."""
-        self.inner.post(
-            [replace(message, predictions=self._answers[message.sender]) for message in messages]
-        )
+    def sent(self, message: Message) -> Message:
+        """Return the released answers as a message."""
+        return replace(message, predictions=self._answers[message.sender])
 
 
 def _sensitivity(classes: bool) -> float:

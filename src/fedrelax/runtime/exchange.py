@@ -116,8 +116,12 @@ class Wrapped:
         self.inner = inner
 
     def post(self, messages: Iterable[Message]) -> None:
-        """Pass messages on."""
-        self.inner.post(messages)
+        """Pass messages on, each as ``sent`` leaves it."""
+        self.inner.post([self.sent(message) for message in messages])
+
+    def sent(self, message: Message) -> Message:
+        """Return what is passed on in place of a message."""
+        return message
 
     def collect(self, receiver: Label, senders: Iterable[Label]) -> list[Message]:
         """Return what ``inner`` holds for a node."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.base import clone
 
-from fedrelax.models.trees import is_forest, is_tree
 from fedrelax.network import Network
 from fedrelax.runtime import Callback, History, Keeper
 from fedrelax.runtime.history import columns_of, records_of
@@ -205,7 +204,7 @@ def lighter(folds: Sequence[Network], quick: bool = False) -> tuple[list[Network
 
 
 def _trees(model: Any) -> int:
-    if not (is_tree(model) and is_forest(model)):
-        return 0
-    count = model.n_estimators
+    """Return how many trees a forest of scikit-learn itself has, and 0 for anything else."""
+    forest = type(model).__module__ == "sklearn.ensemble._forest"
+    count = model.n_estimators if forest and hasattr(model, "n_estimators") else 0
     return count if isinstance(count, int) else 0

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import BinaryIO, TextIO
 
 from fedrelax.errors import FedRelaxError, in_one_line
-from fedrelax.models.boost.files import try_file
+from fedrelax.models.boost import try_file
 from fedrelax.storage.checking import Damaged
 from fedrelax.typing import Label
 

@@ -31,14 +31,14 @@ import numpy as np
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models import LocalModel, archive
 from fedrelax.models.additive import SumClassifier, SumRegressor
-from fedrelax.models.boost.files import library_of
+from fedrelax.models.boost import library_of
 from fedrelax.models.criteria import last_step
 from fedrelax.models.elsewhere import Elsewhere
 from fedrelax.models.keras import is_keras
 from fedrelax.storage.checking import Untrusted
 from fedrelax.typing import Label, Model
 
-BOOSTED = "fedrelax.models.boost.files"
+BOOSTED = "fedrelax.models.boost"
 """The home of formats of libraries that may crash on a damaged or hostile file."""
 
 

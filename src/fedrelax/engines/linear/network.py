@@ -135,15 +135,6 @@ class FittedLinear(LocalModel):
     fits = frozenset({"squared"})
     settles = True
 
-    def __init__(self, estimator: Model, task: Task) -> None:
-        self.task = task
-        self._estimator = estimator
-
-    @property
-    def estimator(self) -> Model:
-        """The plain estimator."""
-        return self._estimator
-
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> LocalModel:
         """Fit with the general adapter."""
         return adapt(self._estimator, self.task).fit(terms, seed=seed, continued=continued)

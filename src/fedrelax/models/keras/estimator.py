@@ -22,19 +22,12 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models.base import LocalModel, Rows, Task, stack
-from fedrelax.models.criteria import ABSOLUTE, LOG, SQUARED
+from fedrelax.models.criteria import OBJECTIVES
 from fedrelax.models.scikit import shaped
 from fedrelax.typing import AnyArray, FloatArray
 
 MANY = 4096
 SPARSE, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
-CRITERIA = {
-    "mean_squared_error": SQUARED,
-    "mean_absolute_error": ABSOLUTE,
-    "categorical_crossentropy": LOG,
-    SPARSE: LOG,
-    BINARY: LOG,
-}
 
 
 def load_keras(backend: str = "torch") -> Any:
@@ -101,7 +94,7 @@ class KerasModel(BaseEstimator):  # type: ignore[misc]
     weights_: list[Any] = field(init=False)
     input_shape_: tuple[int, ...] = field(init=False)
     task_: Task = field(init=False)
-    scales_: tuple[FloatArray, FloatArray, FloatArray, FloatArray] = field(init=False)
+    scales_: tuple[FloatArray, ...] = field(init=False)
     """Centre and spread of the inputs, and of the target; only where the model scales."""
 
     @property
@@ -234,9 +227,9 @@ class KerasNode(LocalModel):
     """A Keras network at a node, with sample weights, soft labels, and training that can continue."""
 
     def __init__(self, estimator: Any, task: Task) -> None:
-        self.task = task
-        self._estimator = estimator if isinstance(estimator, KerasModel) else KerasModel(estimator)
-        model = self._estimator.model
+        given = estimator if isinstance(estimator, KerasModel) else KerasModel(estimator)
+        super().__init__(given, task)
+        model = given.model
         if not isinstance(model, load_keras().Model):
             try:
                 inspect.signature(model).bind((1,), 1)
@@ -250,7 +243,7 @@ class KerasNode(LocalModel):
             raise FedRelaxError(
                 f"the Keras model {model.name!r} is not compiled; call model.compile(optimizer, loss)"
             )
-        self.fits = CRITERIA.get(loss_name(model.loss))
+        self.fits = OBJECTIVES.get(loss_name(model.loss))
         if model.built:
             if isinstance(model.outputs, list) and len(model.outputs) > 1:
                 raise FedRelaxError(
@@ -270,29 +263,21 @@ class KerasNode(LocalModel):
             )
         return width
 
-    @property
-    def estimator(self) -> KerasModel:
-        """The fitted ``KerasModel``, or before the first fit the one that was passed in."""
-        return self._estimator
-
     def forgets(self, continued: bool) -> bool:
         """Whether every fit starts from the initial weights: always, unless training is ``continued``."""
         return not continued
 
     def fit(self, terms: Sequence[Rows], *, seed: int, continued: bool = False) -> KerasNode:
         """Return a network trained for ``epochs``, from the present weights or from the initial ones."""
-        rows, before = stack(terms), self._estimator
-        goes_on = continued and hasattr(before, "weights_")
-        model = KerasModel(before.model, before.epochs, before.batch_size, before.scale)
+        rows, model = stack(terms), copy.copy(self._estimator)
+        goes_on = continued and hasattr(model, "weights_")
         model.task_, model.input_shape_ = self.task, rows.X.shape[1:]
-        if model.scale and goes_on:
-            model.scales_ = before.scales_
-        elif model.scale:
+        if model.scale and not goes_on:
             model.scales_ = (*centre_and_spread(rows.X), *centre_and_spread(rows.target))
         with steady(seed):
             network = model.build(model.input_shape_, self.task.n_outputs)
             if goes_on:
-                network.set_weights(before.weights_)
+                network.set_weights(model.weights_)
             X, target, weight = self._training_rows(network, model, rows)
             network.fit(
                 X,

@@ -10,6 +10,7 @@ Keras's own: its HDF5 file, which may point to other files, is not opened.
 from __future__ import annotations
 
 import json
+import pkgutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -100,10 +101,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> KerasModel:
     refused = [name for name in named if name not in trust]
     if refused:
         raise FedRelaxError(f"its types are not trusted: {', '.join(refused)}")
-    custom = {}
-    for name in named:
-        module, _, last = name.rpartition(".")
-        custom[last] = getattr(import_module(module), last)
+    custom = {name.rpartition(".")[2]: pkgutil.resolve_name(name) for name in named}
     keras = load_keras()
     network = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=True)
     if not isinstance(network, keras.Model):
@@ -121,10 +119,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> KerasModel:
     model = KerasModel(network, about["epochs"], about["batch_size"], about["scale"])
     model.input_shape_, model.task_ = tuple(about["input_shape"]), task_in(about["task"])
     if model.scale:
-        center, spread, target_center, target_spread = (
-            np.asarray(about[name], dtype=float) for name in SCALES
-        )
-        model.scales_ = center, spread, target_center, target_spread
+        model.scales_ = tuple(np.asarray(about[name], dtype=float) for name in SCALES)
     model.adopt(network)
     return model
 

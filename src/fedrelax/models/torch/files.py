@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import json
+import pkgutil
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -76,66 +76,62 @@ def to_bytes(estimator: TorchModel) -> bytes:
 
 def from_bytes(data: bytes, trust: Sequence[str] = ()) -> TorchModel:
     """Return the trained net; code other than ours and PyTorch's runs only if ``trust`` names it."""
-    tensors, about = _read(data)
-    try:
-        return _loaded(tensors, about, trust)
-    except FedRelaxError:
-        raise
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise _unreadable(error) from error
+    with _readable():
+        tensors, about = _read(data)
+        if about["version"] != VERSION:
+            raise FedRelaxError(
+                f"the saved net has version {about['version']!r}, and this fedrelax reads version "
+                f"{VERSION}"
+            )
+        state = {k.removeprefix(MODULE): v for k, v in tensors.items() if k.startswith(MODULE)}
+        factory = _factory(about["module"], trust)
+        _check_shapes(about, factory, state)
+        settings, task = dict(about["settings"]), task_in(about["task"])
+        if isinstance(settings["optimizer"], dict):
+            settings["optimizer"] = _imported(settings["optimizer"], trust)
+        model = TorchModel(factory, **settings)
+        model.check()
+        shape = tuple(about["input_shape"])
+        module = built(factory, shape, task.n_outputs).to(model.form["dtype"]).eval()
+        if not all(value.isfinite().all() for value in state.values()):
+            raise FedRelaxError("a weight of the saved net is not finite")
+        module.load_state_dict(state)
+        if about["module"]["kind"] == "layers":
+            model.module = module
+        if model.scale:
+            scaling = Scaling(*(tensors[SCALING + name] for name in Scaling._fields))
+        else:
+            scaling = Scaling.of(model, task, np.zeros((1, *shape)), np.zeros((1, task.n_outputs)))
+        return model.fitted(Net(module, tensors_of(module), scaling, shape), task)
 
 
 def types_in(data: bytes) -> list[str]:
     """Return the names of the functions and classes that make the net and are not ours or PyTorch's."""
-    about = _read(data)[1]
-    parts = (about["module"], about["settings"]["optimizer"])
-    names = [p["name"] for p in parts if isinstance(p, dict) and p.get("kind") == "import"]
-    return [name for name in names if not _is_optimizer(name)]
+    with _readable():
+        about = _read(data)[1]
+        parts = (about["module"], about["settings"]["optimizer"])
+        names = [p["name"] for p in parts if isinstance(p, dict) and p.get("kind") == "import"]
+        return [name for name in names if not _is_optimizer(name)]
 
 
 def _read(data: bytes) -> tuple[Tensors, Plain]:
     """Return the tensors and the JSON of a file."""
-    load = need("safetensors.torch", "torch").load
+    tensors = need("safetensors.torch", "torch").load(data)
+    length = int.from_bytes(data[:8], "little")
+    return tensors, json.loads(json.loads(data[8 : 8 + length])["__metadata__"][HEADER])
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Say in a sentence what is wrong with a file; a damaged one can fail in many ways."""
     try:
-        tensors = load(data)
-        length = int.from_bytes(data[:8], "little")
-        about = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][HEADER])
-    except Exception as error:  # A damaged file can fail in many ways.
-        raise _unreadable(error) from error
-    return tensors, about
-
-
-def _unreadable(error: Exception) -> FedRelaxError:
-    return FedRelaxError(
-        f"the saved net cannot be read ({in_one_line(error)}); check that the file is complete"
-    )
-
-
-def _loaded(tensors: Tensors, about: Plain, trust: Sequence[str]) -> TorchModel:
-    if about["version"] != VERSION:
+        yield
+    except FedRelaxError:
+        raise
+    except Exception as error:
         raise FedRelaxError(
-            f"the saved net has version {about['version']!r}, and this fedrelax reads version {VERSION}"
-        )
-    state = {k.removeprefix(MODULE): v for k, v in tensors.items() if k.startswith(MODULE)}
-    factory = _factory(about["module"], trust)
-    _check_shapes(about, factory, state)
-    settings, task = dict(about["settings"]), task_in(about["task"])
-    if isinstance(settings["optimizer"], dict):
-        settings["optimizer"] = _imported(settings["optimizer"], trust)
-    model = TorchModel(factory, **settings)
-    model.check()
-    shape = tuple(about["input_shape"])
-    module = built(factory, shape, task.n_outputs).to(model.form["dtype"]).eval()
-    if not all(value.isfinite().all() for value in state.values()):
-        raise FedRelaxError("a weight of the saved net is not finite")
-    module.load_state_dict(state)
-    if about["module"]["kind"] == "layers":
-        model.module = module
-    if model.scale:
-        scaling = Scaling(*(tensors[SCALING + name] for name in Scaling._fields))
-    else:
-        scaling = Scaling.of(model, task, np.zeros((1, *shape)), np.zeros((1, task.n_outputs)))
-    return model.fitted(Net(module, tensors_of(module), scaling, shape), task)
+            f"the saved net cannot be read ({in_one_line(error)}); check that the file is complete"
+        ) from error
 
 
 def _check_shapes(about: Plain, factory: Callable[..., Any], state: dict[str, Tensor]) -> None:
@@ -254,11 +250,8 @@ def _is_optimizer(name: str) -> bool:
 
 def _object_named(name: str) -> Callable[..., Any] | None:
     """Return the function or class of a name, or None."""
-    home, _, inside = name.partition(":")
     try:
-        thing: Any = importlib.import_module(home)
-        for part in inside.split("."):
-            thing = getattr(thing, part)
+        thing = pkgutil.resolve_name(name)
     except Exception:  # Importing runs foreign code, which may raise anything.
         return None
     return thing if callable(thing) else None

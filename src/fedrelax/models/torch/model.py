@@ -73,11 +73,8 @@ def built(module: Factory, input_shape: tuple[int, ...], n_outputs: int) -> nn.M
 
 def _takes_shapes(factory: Factory) -> bool:
     """Tell whether a factory takes (input_shape, n_outputs), or nothing."""
-    given = [
-        parameter
-        for parameter in inspect.signature(factory).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    every = inspect.signature(factory).parameters.values()
+    given = [parameter for parameter in every if parameter.kind <= parameter.POSITIONAL_OR_KEYWORD]
     required = [parameter for parameter in given if parameter.default is parameter.empty]
     if len(required) == 2 or tuple(parameter.name for parameter in given[:2]) == ARGUMENTS:
         return True
@@ -112,11 +109,8 @@ def shaped_output(module: nn.Module, output: Tensor, rows: int, task: Task) -> T
 
 
 OPTIMIZERS: dict[str, Any] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": torch.optim.SGD,
+    name.lower(): getattr(torch.optim, name)
+    for name in ("Adam", "AdamW", "Adagrad", "RMSprop", "SGD")
 }
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 COUNTS = {"steps": 1, "epochs": 1, "batch_size": 1, "first": 0}

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.models.base import BatchedModel, Rows, Task
@@ -25,17 +27,19 @@ from fedrelax.models.torch.training import (
 from fedrelax.threads import one_torch_thread
 from fedrelax.typing import AnyArray, FloatArray
 
+REMEMBERED = ("tensors", "optimizer", "fits")
+"""The fields of a net that its later fits depend on."""
+
 
 class TorchNode(BatchedModel):
     """A ``TorchModel`` at a node."""
 
     gradients = recalls = True
 
-    def __init__(self, model: TorchModel, task: Task, net: Net | None = None) -> None:
-        model.check()
-        self.task = task
-        self._model, self._net = model, net
-        self._key: tuple[Hashable | None] | None = None
+    def __init__(self, given: TorchModel | nn.Module, task: Task, net: Net | None = None) -> None:
+        self._model = given if isinstance(given, TorchModel) else TorchModel(given)
+        self._model.check()
+        self.task, self._net = task, net
 
     @property
     def estimator(self) -> TorchModel:
@@ -49,11 +53,6 @@ class TorchNode(BatchedModel):
         node._net = net
         return node
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A view would be pickled with the weights of all nodes.
-        net = None if self._net is None else self._net.remembering(self._net.memory())
-        return {**vars(self), "_net": net, "_key": None}
-
     @property
     def name(self) -> str:
         """The module's class, or the name of its factory."""
@@ -64,14 +63,25 @@ class TorchNode(BatchedModel):
         return not (self._model.warm_start or continued)
 
     def memory(self) -> dict[str, Any]:
-        """Return the weights and the optimiser's state."""
-        assert self._net is not None
-        return self._net.memory()
+        """Return the weights and the optimiser's state, as plain values and arrays."""
+        return {
+            name: tree_map(lambda x: x.numpy(force=True) if isinstance(x, Tensor) else x, state)
+            for name, state in ((name, getattr(self._net, name)) for name in REMEMBERED)
+        }
 
     def remembering(self, memory: dict[str, Any]) -> TorchNode:
         """Return the net that had this memory."""
         assert self._net is not None
-        return self._with(self._net.remembering(memory))
+        states = {
+            name: tree_map(
+                lambda x: torch.tensor(x) if isinstance(x, np.ndarray) else x, memory[name]
+            )
+            for name in REMEMBERED
+        }
+        shapes = {name: value.shape for name, value in self._net.tensors.items()}
+        if shapes != {name: value.shape for name, value in states["tensors"].items()}:
+            raise FedRelaxError("the saved weights of a net do not have the shapes of its module")
+        return self._with(replace(self._net, **states))
 
     def check(self, X: AnyArray) -> None:
         """Build the module once and pass one row through it."""
@@ -90,10 +100,8 @@ class TorchNode(BatchedModel):
 
     def batch_key(self, terms: Sequence[Rows]) -> Hashable | None:
         """Return module, settings and shapes, or None if the net must be trained alone."""
-        if self._key is None:
-            described = (self._model, terms[0].X, self.task)
-            self._key = (None if unsupported_reason(*described) else _description(*described),)
-        return self._key[0]
+        described = self._model, terms[0].X, self.task
+        return None if unsupported_reason(*described) else _description(*described)
 
     @classmethod
     def fit_many(
@@ -175,7 +183,7 @@ def unsupported_reason(model: TorchModel, X: AnyArray, task: Task) -> str | None
 
 def _description(model: TorchModel, X: AnyArray, task: Task) -> Hashable:
     """Return what nets that are trained together share: the module or its factory, settings and shapes."""
-    settings = model.get_params(deep=False)
+    settings = {name: value for name, value in vars(model).items() if not name.endswith("_")}
     module = settings.pop("module")
     shared = module if isinstance(module, Hashable) else id(module)
     return shared, repr(settings), X.shape[1:], task.kind, task.n_outputs
@@ -234,6 +242,6 @@ def averaged(nodes: Sequence[TorchNode], problems: Sequence[Rows], seed: int) ->
             values = torch.stack([net.tensors[name] for net in nets])
             mean[name] = torch.tensordot(shares / shares.sum(), values, 1)
     return [
-        node._with(replace(net, tensors=mean, optimizer=None, shared=True))
+        node._with(replace(net, tensors=mean, optimizer=None))
         for node, net in zip(fitted, nets, strict=True)
     ]

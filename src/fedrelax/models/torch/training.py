@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
-from torch.utils._pytree import tree_map
 
 from fedrelax.errors import FedRelaxError, in_one_line
 from fedrelax.linear.arrays import nonzero
@@ -33,8 +32,6 @@ State = dict[str, Any]
 ROWS_AT_ONCE = 4096
 INITIAL, TRAINING = 0, 1
 """Streams of random numbers under a node's seed: for the initial weights, and for training."""
-REMEMBERED = ("tensors", "optimizer", "fits")
-"""The fields of a net that its later fits depend on."""
 COMMON = ("step", "mu_product")
 """The entries of an optimiser's state that are the same for all nets trained together."""
 
@@ -104,8 +101,7 @@ class Scaling(NamedTuple):
 class Net:
     """What one fit passes to the next. It is never changed; ``fits`` counts the fits so far.
 
-    The weights are in ``tensors``. The module of nets that were trained together is ``shared``: it only
-    says how to compute with them.
+    The weights are in ``tensors``; the module, which nets may share, says how to compute with them.
     """
 
     module: nn.Module
@@ -115,46 +111,24 @@ class Net:
     """Of a row."""
     optimizer: State | None = None
     fits: int = 0
-    shared: bool = False
 
-    @cached_property
-    def own_module(self) -> nn.Module:
-        """A module that has the weights itself, in evaluation mode."""
-        if not self.shared:
-            return self.module
+    def to_predict(self) -> Net:
+        """Return only what is needed to predict, with a module that has the weights itself."""
         module = copy.deepcopy(self.module).eval()
         for name, tensor in tensors_of(module).items():
             tensor.copy_(self.tensors[name])
-        return module
-
-    def to_predict(self) -> Net:
-        """Return only what is needed to predict."""
-        module = self.own_module
         return Net(module, tensors_of(module), self.scaling, self.input_shape)
 
     def predict(self, X: AnyArray, task: Task) -> FloatArray:
         """Return (rows, outputs): numbers, or class probabilities."""
-        like = next(iter(self.tensors.values()))
+        like, module = next(iter(self.tensors.values())), self.module.eval()
         rows = torch.as_tensor(np.asarray(X), dtype=like.dtype, device=like.device)
-        module = self.own_module.eval()
         with torch.no_grad(), one_torch_thread():
             parts = [
-                shaped_output(module, module(self.scaling.inputs(part)), len(part), task)
+                forward(module, task, self.tensors, self.scaling.inputs(part)[None])[0]
                 for part in rows.split(ROWS_AT_ONCE)
             ]
             return _answers(self.scaling.outputs(torch.cat(parts)), task)
-
-    def memory(self) -> dict[str, Any]:
-        """Return the weights and the optimiser's state, as plain values and arrays."""
-        return {name: _to_arrays(getattr(self, name)) for name in REMEMBERED}
-
-    def remembering(self, memory: dict[str, Any]) -> Net:
-        """Return the net of the same node that had this memory."""
-        states = {name: _to_tensors(memory[name]) for name in REMEMBERED}
-        shapes = {name: value.shape for name, value in self.tensors.items()}
-        if shapes != {name: value.shape for name, value in states["tensors"].items()}:
-            raise FedRelaxError("the saved weights of a net do not have the shapes of its module")
-        return replace(self, shared=True, **states)
 
 
 def tensors_of(module: nn.Module) -> Tensors:
@@ -171,15 +145,6 @@ def _answers(output: Tensor, task: Task) -> FloatArray:
     if not np.isfinite(answer).all():
         raise FedRelaxError("predicted NaN or infinity; the training probably diverged")
     return answer
-
-
-def _to_arrays(state: Any) -> Any:
-    return tree_map(lambda x: x.numpy(force=True) if isinstance(x, Tensor) else x, state)
-
-
-def _to_tensors(state: Any) -> Any:
-    """Return the original of what ``_to_arrays`` returned."""
-    return tree_map(lambda x: torch.tensor(x) if isinstance(x, np.ndarray) else x, state)
 
 
 @contextmanager
@@ -302,39 +267,51 @@ def train(
 ) -> list[Net]:
     """Return nets of one architecture after one more fit; those given stay as they are.
 
-    A single net is trained as it is, with random numbers from ``seed``. For several, whose weights are
-    stacked, one optimiser steps. That gives what n optimisers would: the steps of those allowed here are
-    elementwise.
+    A single net draws its random numbers from ``seed``. The weights of several are stacked, and one
+    optimiser steps. That gives what n optimisers would: the steps of those allowed here are elementwise.
     """
-    first, many = nets[0], len(nets) > 1
-    problem = Problem.of(model, nets, problems)
-    if many:
-        module, weights = first.module, _joined([net.tensors for net in nets])
-        for name, own in module.named_parameters():
-            weights[name].requires_grad_(own.requires_grad)
-        parameters, state = list(weights.values()), _joined([net.optimizer for net in nets])
-    else:
-        module = copy.deepcopy(first.own_module)
-        parameters, state = list(module.parameters()), copy.deepcopy(first.optimizer)
-
-    def outputs(X: Tensor) -> Tensor:
-        if many:
-            return forward(module, task, weights, X)
-        return shaped_output(module, module(X[0]), X.shape[1], task)[None]
-
+    module, fits, problem = nets[0].module, nets[0].fits, Problem.of(model, nets, problems)
+    weights = _joined([net.tensors for net in nets])
+    parameters = [
+        weights[name].requires_grad_(own.requires_grad) for name, own in module.named_parameters()
+    ]
+    optimizer, state = model.make_optimizer(parameters), _joined([net.optimizer for net in nets])
+    if state is not None:
+        optimizer.load_state_dict(state)
+    amount, by_steps = model.amount(fits), model.epochs is None
+    passes = (problem.batches(model.batch_size) for _ in (count() if by_steps else range(amount)))
+    batches = islice(chain.from_iterable(passes), amount if by_steps else None)
     module.train()
-    with seeded(model.find_device(), seed, TRAINING, first.fits):
-        states = _descend(model, task, first, state, parameters, problem, outputs)
+    with seeded(model.find_device(), seed, TRAINING, fits):
+        for step, batch in enumerate(batches):
+
+            def objective(batch: Problem = batch) -> Tensor:
+                optimizer.zero_grad()
+                output = batch.scaling.outputs(forward(module, task, weights, batch.X))
+                losses = sum(
+                    weight * per_row(loss, batch.target, output, task.is_classification)
+                    for loss, weight in batch.weights
+                )
+                value = (batch.factor * losses.sum(1)).sum()
+                value.backward()
+                if model.clip is not None:
+                    _clip(parameters, len(nets), model.clip)
+                return value.detach()
+
+            value = float(optimizer.step(objective))
+            if not math.isfinite(value):
+                raise FedRelaxError(
+                    f"the training loss became {value} at step {step}; try a smaller lr, "
+                    "scale=True, or clip=1.0"
+                )
     module.eval()
-    if not many:
-        module.zero_grad()
-        return [replace(first, module=module, tensors=tensors_of(module), shared=False, **states)]
-    with torch.no_grad():  # Views are made much faster where no gradients may pass through them.
-        tensors = _split(weights, len(nets))
-        own_states = _split(states.pop("optimizer"), len(nets))
+    with torch.no_grad():
+        states = zip(
+            _split(weights, len(nets)), _split(optimizer.state_dict(), len(nets)), strict=True
+        )
     return [
-        replace(net, module=module, tensors=own, optimizer=own_state, shared=True, **states)
-        for net, own, own_state in zip(nets, tensors, own_states, strict=True)
+        replace(net, module=module, tensors=own, optimizer=own_state, fits=fits + 1)
+        for net, (own, own_state) in zip(nets, states, strict=True)
     ]
 
 
@@ -351,53 +328,6 @@ def predict_many(
     return [np.split(own, end)[:-1] for own, end in zip(answers, ends, strict=True)]
 
 
-def _descend(
-    model: TorchModel,
-    task: Task,
-    last: Net,
-    state: State | None,
-    parameters: Sequence[Tensor],
-    problem: Problem,
-    outputs: Callable[[Tensor], Tensor],
-) -> dict[str, Any]:
-    """Take the steps of one fit on the parameters, in place, and return the state that the fit leaves.
-
-    It goes on from the given state of an optimiser, which it may change.
-    """
-    optimizer = model.make_optimizer(parameters)
-    if state is not None:
-        optimizer.load_state_dict(state)
-    left, by_steps, step = model.amount(last.fits), model.epochs is None, 0
-    while left > 0:
-        for batch in problem.batches(model.batch_size):
-            if by_steps and left == 0:
-                break
-
-            def objective(batch: Problem = batch) -> Tensor:
-                optimizer.zero_grad()
-                output = batch.scaling.outputs(outputs(batch.X))
-                losses = sum(
-                    weight * per_row(loss, batch.target, output, task.is_classification)
-                    for loss, weight in batch.weights
-                )
-                value = (batch.factor * losses.sum(1)).sum()
-                value.backward()
-                if model.clip is not None:
-                    _clip(parameters, len(batch.X), model.clip)
-                return value.detach()
-
-            value = float(optimizer.step(objective))
-            if not math.isfinite(value):
-                raise FedRelaxError(
-                    f"the training loss became {value} at step {step}; try a smaller lr, "
-                    "scale=True, or clip=1.0"
-                )
-            step += 1
-            left -= by_steps
-        left -= not by_steps
-    return {"optimizer": optimizer.state_dict(), "fits": last.fits + 1}
-
-
 def _clip(parameters: Iterable[Tensor], n: int, most: float) -> None:
     """Clip the gradient of each of n nets by its own norm."""
     gradients = [p.grad if n > 1 else p.grad[None] for p in parameters if p.grad is not None]
@@ -408,8 +338,10 @@ def _clip(parameters: Iterable[Tensor], n: int, most: float) -> None:
 
 
 def _joined(states: Sequence[Any]) -> Any:
-    """Return the weights or states of n nets as one, a tensor (n, ...) for the n tensors of each name."""
+    """Return copies of the weights or states of n nets as one, tensors (n, ...); one net's as they are."""
     first = states[0]
+    if len(states) == 1:
+        return copy.deepcopy(first)
     if isinstance(first, dict):
         return {
             name: copy.deepcopy(value) if name in COMMON else _joined([s[name] for s in states])
@@ -419,20 +351,23 @@ def _joined(states: Sequence[Any]) -> Any:
 
 
 def _split(state: Any, n: int) -> list[Any]:
-    """Return the states of which ``_joined`` makes this one; their tensors are views of it."""
+    """Return the weights or states of which ``_joined`` makes this one."""
     if isinstance(state, dict):
         parts = {
             name: [value] * n if name in COMMON else _split(value, n)
             for name, value in state.items()
         }
         return [{name: values[k] for name, values in parts.items()} for k in range(n)]
-    return list(state.detach().unbind()) if isinstance(state, Tensor) else [state] * n
+    if not isinstance(state, Tensor):
+        return [state] * n
+    # A view would be pickled with the weights of all nodes.
+    return [part.clone() for part in state.detach()] if n > 1 else [state.detach()]
 
 
 def forward(module: nn.Module, task: Task, weights: Tensors, X: Tensor) -> Tensor:
-    """Return (n, rows, outputs) for the weights of n nets and rows (n, rows, ...)."""
+    """Return (n, rows, outputs) for rows (n, rows, ...) and the weights of n nets, as ``_joined``."""
 
     def one(own: Tensors, rows: Tensor) -> Tensor:
         return shaped_output(module, functional_call(module, own, (rows,)), len(rows), task)
 
-    return vmap(one)(weights, X)
+    return vmap(one)(weights, X) if len(X) > 1 else one(weights, X[0])[None]

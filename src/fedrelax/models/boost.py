@@ -1,6 +1,7 @@
-"""Boosted models on disk: a zip of the library's own model file and JSON. Loading runs no code from it.
+"""XGBoost and LightGBM as local models, and on disk (extra ``boost``).
 
-A library may crash on a manipulated file; ``storage.child`` tries files from others first.
+A file is a zip of the library's own model file and JSON. Loading runs no code from it, but a library may
+crash on a manipulated file; ``storage.child`` tries files from others first.
 """
 
 from __future__ import annotations
@@ -8,9 +9,14 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
+from sklearn import config_context
+from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyClassifier
+from sklearn.utils.validation import check_is_fitted
 
 from fedrelax.errors import FedRelaxError
 from fedrelax.extras import need
@@ -22,22 +28,93 @@ from fedrelax.models.archive import (
     member,
     opened,
 )
-from fedrelax.models.boost.model import CodedClassifier
-from fedrelax.models.criteria import package_of
-from fedrelax.typing import AnyArray, Model
+from fedrelax.models.base import MostLikelyClass, Task, some
+from fedrelax.models.criteria import LOG, OBJECTIVES, last_step, package_of
+from fedrelax.models.scikit import UNROUTED, ScikitModel, fresh
+from fedrelax.typing import AnyArray, FloatArray, Model
 
-KNOWN = {
+LIBRARIES = {
     "xgboost": ("XGBRegressor", "XGBClassifier", "XGBRFRegressor", "XGBRFClassifier"),
     "lightgbm": ("LGBMRegressor", "LGBMClassifier"),
 }
 ABOUT, MODEL = "about.json", "model"
 
 
+@dataclass(eq=False, repr=False)
+class CodedClassifier(MostLikelyClass, BaseEstimator):  # type: ignore[misc]
+    """Any labels for a classifier that accepts only 0 to k - 1, as that of XGBoost does.
+
+    estimator : the classifier that gets the codes; after ``fit`` it is ``estimator_``.
+    """
+
+    estimator: Model
+    classes_: AnyArray = field(init=False)
+
+    def fit(self, X: AnyArray, y: AnyArray, **arguments: Any) -> Self:
+        """Fit the estimator to codes; ``arguments`` are passed to its ``fit``."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.estimator_ = self.estimator.fit(X, codes, **arguments)
+        return self
+
+    def predict_proba(self, X: AnyArray) -> FloatArray:
+        """Return class probabilities in the order of ``classes_``."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict_proba(X))
+
+
+class BoostModel(ScikitModel):
+    """A model of XGBoost or LightGBM.
+
+    Every fit uses one thread and starts afresh. XGBoost's classifiers become a ``CodedClassifier``.
+    """
+
+    def __init__(self, estimator: Model, task: Task) -> None:
+        super().__init__(estimator, task)
+        step = last_step(estimator)
+        if task.is_classification:
+            self.fits = LOG
+        else:
+            asked = step.get_params()["objective"] or "regression"
+            self.fits = OBJECTIVES.get(asked) if isinstance(asked, str) else None
+        if task.n_outputs > 1 and not task.is_classification and "LGBM" in self.name:
+            raise FedRelaxError(
+                f"{self.name} predicts one number per row and the target has {task.n_outputs}; wrap "
+                "it in sklearn.multioutput.MultiOutputRegressor"
+            )
+
+    def forgets(self, continued: bool) -> bool:
+        """Every fit starts afresh: more trees on top of those for other targets help no round."""
+        return True
+
+    def _fit_estimator(
+        self, X: AnyArray, y: AnyArray, weight: FloatArray, seed: int, continued: bool
+    ) -> Model:
+        classify = self.task.is_classification
+        alike = isinstance(X, np.ndarray) and bool((X[0] == X).all())
+        if classify and alike:
+            return DummyClassifier(strategy="prior").fit(X, y, weight)
+        if len(X) == 1:  # LightGBM refuses a single row; two copies of half its weight are the same
+            X, y, weight = some(X, np.array([0, 0])), y[[0, 0]], weight[[0, 0]] / 2
+        estimator = fresh(self._template, seed)
+        inner = last_step(estimator)
+        inner.set_params(n_jobs=1)
+        arguments: dict[str, Any] = {}
+        if self._weight_argument is not None:
+            arguments[self._weight_argument] = weight
+        if classify and type(inner).__name__.startswith("XGB"):
+            estimator = CodedClassifier(estimator)
+        with config_context(**UNROUTED):
+            return estimator.fit(X, y, **arguments)
+
+
+# Files
+
+
 def library_of(model: Model) -> str | None:
     """Return the library in whose format a model is saved, or None if it belongs to none."""
     inner = _inside(model)
     package = package_of(inner)
-    return package if type(inner).__name__ in KNOWN.get(package, ()) else None
+    return package if type(inner).__name__ in LIBRARIES.get(package, ()) else None
 
 
 def check_savable(model: Model) -> None:
@@ -66,7 +143,7 @@ def from_bytes(data: bytes, trust: Sequence[str]) -> Model:
     members = opened(data)
     about, content = json_member(members, ABOUT), member(members, MODEL)
     package, name = about["library"], about["class"]
-    if name not in KNOWN.get(package, ()):
+    if name not in LIBRARIES.get(package, ()):
         raise FedRelaxError(f"its file names {package}.{name}, which is not a boosted model")
     if about["form"] not in ("plain", "coded"):
         raise FedRelaxError(
