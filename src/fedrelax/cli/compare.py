@@ -28,44 +28,29 @@ FILES = "comparison.csv, nodes.csv, comparison.json, config.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class CompareConfig(LearningConfig):
-    """All settings of ``fedrelax compare``."""
+    """All settings of ``fedrelax compare``.
+
+    splits : How many random splits, at least 2. Default: 5.
+    ways : Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-model,
+        federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the models
+        allow.
+    test_share : Share of each node's rows held out for testing in every split. Default: 0.2.
+    alpha : How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: auto, which
+        chooses it by cross-validation on the training rows.
+    rounds : Maximum number of rounds of FedRelax and FedMD; cross-validation on the training rows
+        chooses how many to run. Default: 20; 200 for linear models.
+    out : Directory to write, completely or not at all. Default: none; the table is only shown.
+    """
 
     command: ClassVar[str] = "compare"
 
-    splits: Annotated[int, Field(ge=2)] = flag(
-        DATA,
-        "How many random splits, at least 2. Default: 5.",
-        default=5,
-    )
-    ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(
-        LEARNING,
-        "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
-        "model, federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
-        "models allow.",
-    )
-    test_share: Annotated[float, Field(gt=0, lt=1)] = flag(
-        DATA,
-        "Share of each node's rows held out for testing in every split. Default: 0.2.",
-        default=0.2,
-    )
+    splits: Annotated[int, Field(ge=2)] = flag(DATA, default=5)
+    ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(LEARNING)
+    test_share: Annotated[float, Field(gt=0, lt=1)] = flag(DATA, default=0.2)
     # not passed to the estimator: the compared way takes it
-    alpha: Alpha = flag(
-        LEARNING,
-        "How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: auto, "
-        "which chooses it by cross-validation on the training rows.",
-        default="auto",
-    )
-    rounds: Rounds = flag(
-        LEARNING,
-        "Maximum number of rounds of FedRelax and FedMD; cross-validation on the training "
-        "rows chooses how many to run. Default: 20; 200 for linear models.",
-        argument="rounds",
-    )
-    out: Path | None = flag(
-        OUTPUT,
-        "Directory to write, completely or not at all. Default: none; the table is only shown.",
-        saved=False,
-    )
+    alpha: Alpha = flag(LEARNING, default="auto")
+    rounds: Rounds = flag(LEARNING, argument="rounds")
+    out: Path | None = flag(OUTPUT, saved=False)
 
 
 @command_with(CompareConfig)

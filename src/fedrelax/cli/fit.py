@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
 from pydantic import BeforeValidator, Field
 
-from fedrelax.cli.config import command_with
-from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Debug, TrustModel, flag, flags_of
+from fedrelax.cli.config import command, command_with
+from fedrelax.cli.console import Talk
+from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, Dir, TrustModel, flag, option_of
 from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.errors import FedRelaxError, counted, listing
 
@@ -25,54 +24,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(LearningConfig):
-    """All settings of ``fedrelax fit``."""
+    """All settings of ``fedrelax fit``.
+
+    out : Directory to write, completely or not at all.
+    test_from : Test on all rows from this time on, by the column of --split-by or the only date column.
+    keep_test_out : Save the models that were measured, trained without the test rows. Default: after
+        measuring, train again on all rows with the same settings, and save those models.
+    checkpoint_every : Save a checkpoint next to --out every N rounds, and when the run is stopped by
+        Ctrl-C or SIGTERM; fedrelax resume continues from it.
+    epsilon : Differential privacy for each row of a node: noise on the sums over its rows, released
+        once. Implies --keep-test-out. Default: no noise.
+    delta : Probability with which the promise of --epsilon may fail. Default: 1e-5.
+    range : Smallest and largest possible target, for --epsilon: known beforehand, not taken from the
+        rows. Not needed for classes.
+    live : Show the run on a web page of this machine while it lasts; the address is printed.
+    """
 
     command: ClassVar[str] = "fit"
-    out: Path = flag(
-        OUTPUT,
-        "Directory to write, completely or not at all.",
-        needed="the directory to write",
-        saved=False,
-    )
-    test_from: str | None = flag(
-        DATA,
-        "Test on all rows from this time on, by the column of --split-by or the only date column.",
-        metavar="DATE",
-    )
-    keep_test_out: bool = flag(
-        OUTPUT,
-        "Save the models that were measured, trained without the test rows. Default: after "
-        "measuring, train again on all rows with the same settings, and save those models.",
-        default=False,
-    )
-    checkpoint_every: Annotated[int | None, Field(ge=1)] = flag(
-        OUTPUT,
-        "Save a checkpoint next to --out every N rounds, and when the run is stopped by "
-        "Ctrl-C or SIGTERM; fedrelax resume continues from it.",
-        metavar="N",
-        saved=False,
-    )
-    epsilon: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = flag(
-        LEARNING,
-        "Differential privacy for each row of a node: noise on the sums over its rows, "
-        "released once. Implies --keep-test-out. Default: no noise.",
-    )
-    delta: Annotated[float | None, Field(gt=0, lt=1)] = flag(
-        LEARNING,
-        "Probability with which the promise of --epsilon may fail. Default: 1e-5.",
-    )
+    out: Path = flag(OUTPUT, needed="the directory to write", saved=False)
+    test_from: str | None = flag(DATA, metavar="DATE")
+    keep_test_out: bool = flag(OUTPUT, default=False)
+    checkpoint_every: Annotated[int | None, Field(ge=1)] = flag(OUTPUT, metavar="N", saved=False)
+    epsilon: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = flag(LEARNING)
+    delta: Annotated[float | None, Field(gt=0, lt=1)] = flag(LEARNING)
     range: Annotated[tuple[float, float] | None, BeforeValidator(parts_of)] = flag(
-        LEARNING,
-        "Smallest and largest possible target, for --epsilon: known beforehand, not taken "
-        "from the rows. Not needed for classes.",
-        metavar="LOW,HIGH",
+        LEARNING, metavar="LOW,HIGH"
     )
-    live: bool = flag(
-        OUTPUT,
-        "Show the run on a web page of this machine while it lasts; the address is printed.",
-        default=False,
-        saved=False,
-    )
+    live: bool = flag(OUTPUT, default=False, saved=False)
 
 
 @command_with(FitConfig)
@@ -121,15 +99,15 @@ def check_privacy(config: FitConfig) -> None:
             raise FedRelaxError(sentence)
 
 
+@command
 def resume(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Checkpoint of fedrelax fit --checkpoint-every.")
-    ],
+    talk: Talk,
+    directory: Dir,
+    *,
     trust: TrustModel = None,
-    overwrite: Annotated[bool | None, flags_of(FitConfig)["overwrite"].option("overwrite")] = None,
-    backend: Annotated[str | None, flags_of(FitConfig)["backend"].option("backend")] = None,
-    address: Annotated[str | None, flags_of(FitConfig)["address"].option("address")] = None,
-    debug: Debug = False,
+    overwrite: Annotated[bool | None, option_of(FitConfig, "overwrite")] = None,
+    backend: Annotated[str | None, option_of(FitConfig, "backend")] = None,
+    address: Annotated[str | None, option_of(FitConfig, "address")] = None,
 ) -> None:
     """Continue a run that was stopped, as if nothing had happened.
 
@@ -138,19 +116,20 @@ def resume(
     --trust, --overwrite, --backend and --address have to be typed again: DIR may come from elsewhere.
 
     [bold]Example:[/bold] fedrelax resume result.checkpoint
-    """
-    with speaking(debug) as talk:
-        from fedrelax.cli.run_directory import RunDirectory
-        from fedrelax.runtime.workers import using_backend
-        from fedrelax.storage.places import check_directory
 
-        stopped, config = RunDirectory.find(
-            directory, trust or (), overwrite=overwrite, backend=backend, address=address
-        )
-        talk.out.quiet = config.json
-        check_directory(config.out, config.overwrite)
-        with using_backend(config.backend, config.address):
-            run_fit(config, talk, stopped)
+    directory : Checkpoint of fedrelax fit --checkpoint-every.
+    """
+    from fedrelax.cli.run_directory import RunDirectory
+    from fedrelax.runtime.workers import using_backend
+    from fedrelax.storage.places import check_directory
+
+    stopped, config = RunDirectory.find(
+        directory, trust or (), overwrite=overwrite, backend=backend, address=address
+    )
+    talk.out.quiet = config.json
+    check_directory(config.out, config.overwrite)
+    with using_backend(config.backend, config.address):
+        run_fit(config, talk, stopped)
 
 
 def run_fit(config: FitConfig, talk: Talk, checkpoints: RunDirectory | None = None) -> None:

@@ -12,8 +12,7 @@ from functools import partial
 from types import FrameType
 from typing import Self
 
-from fedrelax.cli.console import INTERRUPTED, Stopped
-from fedrelax.cli.progress import Activity
+from fedrelax.cli.console import INTERRUPTED, Activity, Stopped
 from fedrelax.runtime import Callback, Record
 from fedrelax.storage import Checkpoint
 from fedrelax.storage.checkpoints import Interrupted

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedrelax.cli.console import speaking
-from fedrelax.cli.flags import Debug, Replace, SavedDir, Trust
+from fedrelax.cli.config import command
+from fedrelax.cli.console import Talk
+from fedrelax.cli.flags import SavedDir, Trust
 from fedrelax.errors import visible
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
@@ -22,22 +23,16 @@ UnknownNodes = Annotated[
 ]
 
 
+@command
 def predict(
+    talk: Talk,
     directory: SavedDir,
-    data: Annotated[
-        Path,
-        typer.Argument(help="New rows, with the node column and the features used in training."),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File to write (.csv, .parquet): the rows and a column prediction. Default: CSV, printed."
-        ),
-    ] = None,
+    data: Path,
+    *,
+    out: Path | None = None,
     trust: Trust = None,
     unknown_nodes: UnknownNodes = "consensus",
-    overwrite: Replace = False,
-    debug: Debug = False,
+    overwrite: bool = False,
 ) -> None:
     """Predict new rows, each with the model of its node.
 
@@ -46,61 +41,64 @@ def predict(
     columns such as p(cat).
 
     [bold]Example:[/bold] fedrelax predict result new_rows.csv --out predictions.csv
-    """
-    with speaking(debug) as talk:
-        talk.activity.doing(f"Reading {data.name}")
-        from fedrelax.cli.inputs import look_here_for_modules, nodes_in
-        from fedrelax.datasets import read_table
-        from fedrelax.errors import FedRelaxError, counted, listing
-        from fedrelax.extras import need
-        from fedrelax.storage.loading import coded_rows, load_result, read_result
-        from fedrelax.storage.places import check_file, whole_file
 
-        if out is not None:
-            check_file(out, ENDINGS, overwrite)
-        saved, refuse = read_result(directory), unknown_nodes == "refuse"
-        frame = read_table(data, as_text=[str(saved.about["node_column"])])
-        nodes = nodes_in(frame, saved, data, refuse)
-        X = coded_rows(saved, frame, nodes, str(data), talk.note)
-        classes = [] if saved.task.classes is None else saved.task.classes.tolist()
-        for name in ("prediction", *(f"p({label})" for label in classes)):
-            if name in frame.columns:
-                raise FedRelaxError(
-                    f"{data} already has a column {name!r}, which predict would replace; rename it"
-                )
-        if trust:
-            look_here_for_modules()
-        talk.activity.doing(f"Loading {len(saved.models)} models")
-        unknown = "raise" if refuse else "consensus"
-        fitted = load_result(saved, trust or []).set_params(unknown=unknown)
-        talk.activity.doing(f"Predicting {len(frame)} rows")
-        answer = fitted.answers(X, nodes)
-        frame["prediction"] = saved.task.decode(answer)
-        for number, label in enumerate(classes):
-            frame[f"p({label})"] = answer[:, number]
-        if out is None:
-            talk.activity.pause()
-            text = frame.to_csv(index=False)
-            typer.echo(visible(text) if talk.out.is_terminal else text, nl=False)
-        else:
-            talk.activity.doing(f"Writing {out.name}")
-            ending = out.suffix.lower()
-            with whole_file(out, overwrite) as draft:
-                if ending in ENDINGS[2:]:
-                    need("pyarrow", "parquet")
-                    frame.to_parquet(draft, index=False)
-                else:
-                    frame.to_csv(draft, index=False, sep="\t" if ending == ".tsv" else ",")
-        models, graph = fitted.models_, fitted.whole_graph_
-        without = sorted(
-            str(node)
-            for node in set(nodes) - set(models)
-            if node in graph and any(near in models for near in graph.neighbours(node))
-        )
-        if without:
-            talk.note(
-                f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
+    data : New rows, with the node column and the features used in training.
+    out : File to write (.csv, .parquet): the rows and a column prediction. Default: CSV, printed.
+    overwrite : Replace the file.
+    """
+    talk.activity.doing(f"Reading {data.name}")
+    from fedrelax.cli.inputs import look_here_for_modules, nodes_in
+    from fedrelax.datasets import read_table
+    from fedrelax.errors import FedRelaxError, counted, listing
+    from fedrelax.extras import need
+    from fedrelax.storage.loading import coded_rows, load_result, read_result
+    from fedrelax.storage.places import check_file, whole_file
+
+    if out is not None:
+        check_file(out, ENDINGS, overwrite)
+    saved, refuse = read_result(directory), unknown_nodes == "refuse"
+    frame = read_table(data, as_text=[str(saved.about["node_column"])])
+    nodes = nodes_in(frame, saved, data, refuse)
+    X = coded_rows(saved, frame, nodes, str(data), talk.note)
+    classes = [] if saved.task.classes is None else saved.task.classes.tolist()
+    for name in ("prediction", *(f"p({label})" for label in classes)):
+        if name in frame.columns:
+            raise FedRelaxError(
+                f"{data} already has a column {name!r}, which predict would replace; rename it"
             )
-        if out is not None:
-            written = f"{counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')}"
-            talk.plain(f"Wrote {written} to {out}")
+    if trust:
+        look_here_for_modules()
+    talk.activity.doing(f"Loading {len(saved.models)} models")
+    unknown = "raise" if refuse else "consensus"
+    fitted = load_result(saved, trust or []).set_params(unknown=unknown)
+    talk.activity.doing(f"Predicting {len(frame)} rows")
+    answer = fitted.answers(X, nodes)
+    frame["prediction"] = saved.task.decode(answer)
+    for number, label in enumerate(classes):
+        frame[f"p({label})"] = answer[:, number]
+    if out is None:
+        talk.activity.pause()
+        text = frame.to_csv(index=False)
+        typer.echo(visible(text) if talk.out.is_terminal else text, nl=False)
+    else:
+        talk.activity.doing(f"Writing {out.name}")
+        ending = out.suffix.lower()
+        with whole_file(out, overwrite) as draft:
+            if ending in ENDINGS[2:]:
+                need("pyarrow", "parquet")
+                frame.to_parquet(draft, index=False)
+            else:
+                frame.to_csv(draft, index=False, sep="\t" if ending == ".tsv" else ",")
+    models, graph = fitted.models_, fitted.whole_graph_
+    without = sorted(
+        str(node)
+        for node in set(nodes) - set(models)
+        if node in graph and any(near in models for near in graph.neighbours(node))
+    )
+    if without:
+        talk.note(
+            f"No model, so predicted by the mean of the neighbours: {listing(without, most=3)}."
+        )
+    if out is not None:
+        written = f"{counted(len(frame), 'prediction')} for {counted(len(set(nodes)), 'node')}"
+        talk.plain(f"Wrote {written} to {out}")

@@ -11,41 +11,25 @@ from typing import Annotated
 
 import typer
 
-from fedrelax.cli.console import speaking
-from fedrelax.cli.flags import Debug, SavedDir, Trust
+from fedrelax.cli.config import command
+from fedrelax.cli.console import Talk
+from fedrelax.cli.flags import SavedDir, Trust
 from fedrelax.cli.predict import UnknownNodes
 
 
+@command
 def serve(
+    talk: Talk,
     directory: SavedDir,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. 127.0.0.1 is for this machine only.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")
-    ] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="FEDRELAX_TOKEN",
-            help="Secret that every request must carry. Default: a random one, which is printed.",
-        ),
-    ] = None,
-    no_token: Annotated[
-        bool, typer.Option("--no-token", help="Ask for no secret; for this machine only.")
-    ] = False,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Largest request body.")] = 1_000_000,
-    learn: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TABLE",
-            help="Learn from new rows sent to POST /rows; TABLE holds the training rows. New results "
-            "are saved in DIR.learned, and DIR stays as it is.",
-        ),
-    ] = None,
+    *,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    token: Annotated[str | None, typer.Option(envvar="FEDRELAX_TOKEN")] = None,
+    no_token: bool = False,
+    max_bytes: Annotated[int, typer.Option(min=1)] = 1_000_000,
+    learn: Annotated[Path | None, typer.Option(metavar="TABLE")] = None,
     unknown_nodes: UnknownNodes = "consensus",
     trust: Trust = None,
-    debug: Debug = False,
 ) -> None:
     """Serve predictions over HTTP, as JSON, until Ctrl-C.
 
@@ -53,36 +37,43 @@ def serve(
     can be asked, and GET /health that the service is up.
 
     [bold]Example:[/bold] fedrelax serve result --port 8000
-    """
-    with speaking(debug) as talk:
-        from fedrelax.cli.inputs import look_here_for_modules
-        from fedrelax.cli.new_rows import Learner
-        from fedrelax.errors import FedRelaxError
-        from fedrelax.serving import Application, Served
-        from fedrelax.serving.application import HEALTH
-        from fedrelax.storage import read_result
-        from fedrelax.web import Server, check_live, check_token, listen
 
-        if token is not None and no_token:
-            raise FedRelaxError("--token and --no-token contradict each other; give one of them")
-        if token is not None:
-            check_token(token)
-        secret = None if no_token else token or secrets.token_urlsafe(24)
-        check_live()
-        saved, allowed = read_result(directory), tuple(trust or ())
-        if allowed:
-            look_here_for_modules()
-        with listen(host, port, secret) as listening:
-            learner = None if learn is None else Learner(directory, learn, allowed, talk)
-            served = Served(saved, allowed, "raise" if unknown_nodes == "refuse" else "consensus")
-            app = Application(served, max_bytes, talk.address, learner)
-            server = Server(app.routes(), listening, host, secret, open_paths=[HEALTH])
-            # a given token is known and stays out of logs; a random one has to be shown
-            where = server.page if token is None else server.address
-            talk.address(f"serving: {where} (Ctrl-C ends it)")
-            with _signals_only_end_it(), closing(app):
-                server.run()
-        talk.address("stopped")
+    host : Address to listen on. 127.0.0.1 is for this machine only.
+    port : Port to listen on; 0 takes any free one.
+    token : Secret that every request must carry. Default: a random one, which is printed.
+    no_token : Ask for no secret; for this machine only.
+    max_bytes : Largest request body.
+    learn : Learn from new rows sent to POST /rows; TABLE holds the training rows. New results are saved
+        in DIR.learned, and DIR stays as it is.
+    """
+    from fedrelax.cli.inputs import look_here_for_modules
+    from fedrelax.cli.new_rows import Learner
+    from fedrelax.errors import FedRelaxError
+    from fedrelax.serving import Application, Served
+    from fedrelax.serving.application import HEALTH
+    from fedrelax.storage import read_result
+    from fedrelax.web import Server, check_live, check_token, listen
+
+    if token is not None and no_token:
+        raise FedRelaxError("--token and --no-token contradict each other; give one of them")
+    if token is not None:
+        check_token(token)
+    secret = None if no_token else token or secrets.token_urlsafe(24)
+    check_live()
+    saved, allowed = read_result(directory), tuple(trust or ())
+    if allowed:
+        look_here_for_modules()
+    with listen(host, port, secret) as listening:
+        learner = None if learn is None else Learner(directory, learn, allowed, talk)
+        served = Served(saved, allowed, "raise" if unknown_nodes == "refuse" else "consensus")
+        app = Application(served, max_bytes, talk.address, learner)
+        server = Server(app.routes(), listening, host, secret, open_paths=[HEALTH])
+        # a given token is known and stays out of logs; a random one has to be shown
+        where = server.page if token is None else server.address
+        talk.address(f"serving: {where} (Ctrl-C ends it)")
+        with _signals_only_end_it(), closing(app):
+            server.run()
+    talk.address("stopped")
 
 
 @contextmanager
