@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -13,13 +14,11 @@ from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, flag
 from fedrelax.cli.settings import Alpha, LearningConfig, Rounds, parts_of
-from fedrelax.typing import AnyArray
 
 if TYPE_CHECKING:
     from fedrelax.baselines import Baseline
-    from fedrelax.cli.inputs import Source
+    from fedrelax.cli.inputs import Inputs
     from fedrelax.comparison import Comparison
-    from fedrelax.datasets import Table
     from fedrelax.storage.saving import Fitted
 
 FEW_TEST_ROWS = 30
@@ -66,7 +65,7 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10
     """
-    from fedrelax.cli.inputs import read_source
+    from fedrelax.cli.inputs import read_inputs
     from fedrelax.estimators import FedRelaxRegressor
     from fedrelax.storage.places import check_directory
 
@@ -74,17 +73,16 @@ def compare(config: CompareConfig, talk: Talk) -> None:
         check_directory(config.out, config.overwrite, "comparison")
     talk.activity.doing(f"Reading {config.data.name}")
     ways_of(config, FedRelaxRegressor())  # refuses an unknown name before the table is read
-    source = read_source(config, talk.note)
-    _, test = source.splitting.masks(source.table.nodes, talk.note)
-    if test.sum() < FEW_TEST_ROWS:
+    inputs = read_inputs(config, talk.note)
+    if inputs.test.sum() < FEW_TEST_ROWS:
         talk.note(
-            f"every split has only {test.sum()} test rows in all, which makes the intervals rough; a "
+            f"every split has only {inputs.test.sum()} test rows in all, which makes the intervals rough; a "
             "larger --test-share helps."
         )
-    comparison = measure(config, source, talk)
+    comparison = measure(config, inputs, talk)
     talk.activity.doing("Writing the tables")
     if config.out is not None:
-        _save(config.out, comparison, config, source.table)
+        _save(config.out, comparison, config, inputs)
     if config.json:
         answer = {
             "out": None if config.out is None else str(config.out),
@@ -113,17 +111,15 @@ def ways_of(config: CompareConfig, estimator: Fitted) -> list[Baseline]:
     return ways_by_name([ALONE, *config.ways, TOGETHER], ways)
 
 
-def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
+def measure(config: CompareConfig, inputs: Inputs, talk: Talk) -> Comparison:
     """Run all ways on all splits, with a progress bar; Ctrl-C keeps the splits that are complete."""
     from fedrelax.cli.interruption import start_workers
-    from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
 
-    def estimator(train: AnyArray) -> Fitted:
-        return estimator_of(source.inputs(train), config)
-
-    table, done = source.table, 0
-    everything = np.ones(len(table.nodes), dtype=bool)  # for the kinds of models and the graph only
+    done, estimator = 0, partial(inputs.estimator, config)
+    everything = np.ones(
+        len(inputs.nodes), dtype=bool
+    )  # for the kinds of models and the graph only
     ways = ways_of(config, estimator(everything))
     start_workers(config.jobs, config.backend)
 
@@ -135,13 +131,11 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     try:
         return compare_ways(
             estimator,
-            table.X,
-            table.y,
-            table.nodes,
+            *inputs.rows(everything),
             ways=ways,
             splits=config.splits,
             test_share=config.test_share,
-            groups=source.splitting.values,
+            groups=inputs.splitting.values,
             seed=config.seed,
             n_jobs=config.jobs,
             progress=show,
@@ -151,7 +145,7 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
         raise
 
 
-def _save(out: Path, comparison: Comparison, config: CompareConfig, table: Table) -> None:
+def _save(out: Path, comparison: Comparison, config: CompareConfig, inputs: Inputs) -> None:
     from fedrelax.files import dump_toml
     from fedrelax.storage.places import whole_directory
     from fedrelax.storage.saving import write_json
@@ -160,6 +154,6 @@ def _save(out: Path, comparison: Comparison, config: CompareConfig, table: Table
         comparison.to_frame().to_csv(draft / "comparison.csv", index=False)
         comparison.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
         write_json(draft / "comparison.json", comparison.to_dict())
-        settings = config.to_file(task=table.task, features=list(table.feature_names))
+        settings = config.to_file(task=inputs.task, features=list(inputs.feature_names))
         comment = "written by fedrelax compare; run it again with --config"
         (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")

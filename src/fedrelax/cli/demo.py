@@ -114,11 +114,10 @@ def digits_inputs() -> Inputs:
     """Return the digits by writer on the principal components of the public images."""
     from sklearn.decomposition import PCA
 
-    from fedrelax.cli.inputs import Inputs, set_scale
+    from fedrelax.cli.inputs import Inputs
     from fedrelax.cli.splitting import Splitting
     from fedrelax.datasets import digits_by_writer, labelled_split
     from fedrelax.graph import Graph
-    from fedrelax.models.names import model_by_name
     from fedrelax.threads import one_thread
 
     digits = digits_by_writer()
@@ -131,8 +130,6 @@ def digits_inputs() -> Inputs:
     writers = list(dict.fromkeys(nodes.tolist()))
     names = {writer: KINDS[k % len(KINDS)] for k, writer in enumerate(writers)}
     train = labelled_split(nodes, per_node=LABELLED, random_state=0)
-    models = {writer: model_by_name(name, "classification") for writer, name in names.items()}
-    set_scale(models.values(), X[train])
     return Inputs(
         X=X,
         y=digits.y[~public],
@@ -143,7 +140,6 @@ def digits_inputs() -> Inputs:
         feature_names=tuple(f"component {k + 1}" for k in range(COMPONENTS)),
         graph=Graph.complete(writers),
         model_names=names,
-        models=models,
         public=shared,
         splitting=Splitting(share=0.0, seed=0),
     )

@@ -138,18 +138,31 @@ def run_fit(config: FitConfig, talk: Talk, checkpoints: RunDirectory | None = No
     from fedrelax.cli.inputs import read_inputs
     from fedrelax.cli.interruption import Interruption
     from fedrelax.cli.run_directory import RunDirectory
-    from fedrelax.cli.training import Run, live_view
+    from fedrelax.cli.training import Run
+    from fedrelax.live import LiveView
+    from fedrelax.models.names import model_by_name
+    from fedrelax.report.data.report_data import USUAL, loss_unit
+    from fedrelax.report.data.rounding import short
+    from fedrelax.storage.formats import check_savable
     from fedrelax.web import check_live
 
     if config.live:
         check_live()
     with Interruption().caught() as interruption:
         inputs = read_inputs(config, talk.note)
+        for name, label in {name: label for label, name in inputs.model_names.items()}.items():
+            # what cannot be saved should not be trained
+            check_savable(label, model_by_name(name, inputs.task))
+        unit = loss_unit(USUAL[inputs.task], short(config.target, 28))
         if checkpoints is None and config.checkpoint_every is not None:
             checkpoints = RunDirectory.begin(config)
         with (
             nullcontext() if checkpoints is None else checkpoints.open(interruption),
-            live_view(inputs, config.target, talk) if config.live else nullcontext() as view,
+            (
+                LiveView(inputs.graph, unit=unit, say=talk.address)
+                if config.live
+                else nullcontext()
+            ) as view,
         ):
             run = Run(inputs, config, talk, interruption, view, checkpoints)
             outcome = run.train()

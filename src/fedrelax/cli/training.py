@@ -23,18 +23,14 @@ from fedrelax.cli.interruption import (
     start_workers,
 )
 from fedrelax.cli.run_directory import RunDirectory
-from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
 from fedrelax.live.callback import STOPPED as STOPPED_LIVE
 from fedrelax.models.names import kind_name, short_name
+from fedrelax.privacy import PrivateStatistics
 from fedrelax.report import ReportData, report_data
-from fedrelax.report.data.report_data import USUAL, loss_unit
-from fedrelax.report.data.rounding import short
 from fedrelax.report.page import write_report
-from fedrelax.runtime import Layer
 from fedrelax.solvers import FedRelax
 from fedrelax.storage import read_result, save_result
 from fedrelax.storage.places import NotWritten
@@ -57,20 +53,6 @@ class Outcome:
         return self.fitted.result_.reason in (*CAUSES.values(), STOPPED_LIVE)
 
 
-def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
-    """Return the estimator for the inputs, not yet fitted."""
-    kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
-    everywhere = set(inputs.model_names.values())
-    return kind(
-        "auto" if everywhere == {"auto"} else inputs.models,
-        graph=inputs.graph,
-        public=inputs.public,
-        schema=inputs.schema,
-        solver=FedRelax(update=config.update) if config.update != "auto" else None,
-        **config.estimator_arguments(),
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """One run of ``fit`` or ``demo``: its inputs and settings, and who watches, stops and keeps it."""
@@ -91,9 +73,16 @@ class Run:
         """
         inputs, config, talk, interruption = self.inputs, self.config, self.talk, self.interruption
         checkpoint = None if self.checkpoints is None else self.checkpoints.training
-        estimator = estimator_of(inputs, config)
+        estimator = inputs.estimator(config, inputs.train)
         if config.epsilon is not None:
-            private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
+            # without a seed: whoever knew it could subtract the noise
+            noise = PrivateStatistics(
+                epsilon=config.epsilon,
+                delta=1e-5 if config.delta is None else config.delta,
+                range=config.range,
+                random_state=None,
+            )
+            private = FedRelax(update=config.update, exchange=[noise], tol=0.0)
             estimator.set_params(solver=private)
         start_workers(config.jobs, config.backend)
         talk.activity.doing("Choosing settings")
@@ -244,23 +233,3 @@ def _write_views(draft: Path, talk: Talk) -> ReportData:
     else:
         talk.note("no report.html without plotly; pip install 'fedrelax[report]' adds it.")
     return data
-
-
-def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
-    """Return the view of a run; its address goes to stderr, as all notes do."""
-    return LiveView(
-        inputs.graph,
-        unit=loss_unit(USUAL[inputs.task], short(target, 28)),
-        say=talk.address,
-    )
-
-
-def private_layers(config: FitConfig) -> list[Layer]:
-    """Return the noise that was asked for, without a seed: whoever knew it could subtract the noise."""
-    from fedrelax.privacy import PrivateStatistics
-
-    if config.epsilon is None:
-        return []
-    delta = 1e-5 if config.delta is None else config.delta
-    spread = config.range
-    return [PrivateStatistics(epsilon=config.epsilon, delta=delta, range=spread, random_state=None)]
