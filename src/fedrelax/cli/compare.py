@@ -76,8 +76,8 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     inputs = read_inputs(config, talk.note)
     if inputs.test.sum() < FEW_TEST_ROWS:
         talk.note(
-            f"every split has only {inputs.test.sum()} test rows in all, which makes the intervals rough; a "
-            "larger --test-share helps."
+            f"every split has only {inputs.test.sum()} test rows in all, which makes the intervals rough; "
+            "a larger --test-share helps."
         )
     comparison = measure(config, inputs, talk)
     talk.activity.doing("Writing the tables")

@@ -1,4 +1,7 @@
-"""``fedrelax federate``: every site on its own machine, over Flower."""
+"""``fedrelax federate``: every site on its own machine, over Flower.
+
+model : Models, separated by commas, given to the sites in turn.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,6 @@ federate = typer.Typer(
     help="Run every site on its own machine: make the files, try it here, follow a run.",
 )
 
-Models = Annotated[
-    str, typer.Option(help="Models, separated by commas, given to the sites in turn.")
-]
-
 
 @federate.command("init", no_args_is_help=True)
 @command
@@ -37,7 +36,7 @@ def init(
     sites: str,
     target: str,
     task: str = "regression",
-    model: Models = "ridge",
+    model: str = "ridge",
 ) -> None:
     """Write a ready-made Flower app, the hub's settings, and a folder for every site.
 
@@ -108,7 +107,7 @@ def try_(
     sites: Annotated[int, typer.Option(min=2, max=50)] = 3,
     node: str | None = None,
     target: str | None = None,
-    model: Models = "ridge",
+    model: str = "ridge",
     alpha: str = "auto",
     rounds: Annotated[int | None, typer.Option(min=0)] = None,
     out: Path | None = None,

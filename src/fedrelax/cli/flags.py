@@ -1,12 +1,13 @@
 """How flags are declared: by the fields and the docstring of a settings class, or of a function.
 
-A docstring has a line ``name : help`` for each flag.
+A docstring has a line ``name : help`` for each flag; that of a module those that its commands share.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
 from copy import copy
 from dataclasses import dataclass, field, fields
 from inspect import Parameter
@@ -132,7 +133,10 @@ def flags_of_settings(kind: type) -> list[Parameter]:
 
 def flags_of_function(run: Any) -> list[Parameter]:
     """Return the parameters of a command: those that have to be named are flags, others arguments."""
-    types, helps = get_type_hints(run, include_extras=True), split_help(run.__doc__)[1]
+    docstrings = (sys.modules[run.__module__].__doc__, run.__doc__)
+    types, helps = get_type_hints(run, include_extras=True), {}
+    for docstring in docstrings:
+        helps |= split_help(docstring)[1]
     parameters = []
     for each in list(inspect.signature(run).parameters.values())[1:]:
         named = each.kind is Parameter.KEYWORD_ONLY

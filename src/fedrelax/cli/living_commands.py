@@ -1,11 +1,15 @@
-"""``fedrelax join``, ``update`` and ``unplug``: change a saved result, into a new directory."""
+"""``fedrelax join``, ``update`` and ``unplug``: change a saved result, into a new directory.
+
+out : Directory for the new result; DIR stays as it is.
+table : The table DIR was fitted to: results hold no rows, and only nodes with rows are refitted.
+tol : Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees.
+overwrite : Replace an earlier result in --out.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from fedrelax.cli.config import command
 from fedrelax.cli.console import Talk
@@ -15,20 +19,6 @@ from fedrelax.cli.settings import parts_of
 if TYPE_CHECKING:
     from fedrelax.living import Change
 
-Out = Annotated[Path, typer.Option(help="Directory for the new result; DIR stays as it is.")]
-OldRows = Annotated[
-    Path | None,
-    typer.Option(
-        help="The table DIR was fitted to: results hold no rows, and only nodes with rows are refitted."
-    ),
-]
-Tol = Annotated[
-    float | None,
-    typer.Option(
-        help="Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees."
-    ),
-]
-Overwrite = Annotated[bool, typer.Option(help="Replace an earlier result in --out.")]
 UNMOVED = 1e-9
 """A relative change of predictions below this is rounding."""
 
@@ -39,13 +29,13 @@ def join(
     directory: SavedDir,
     data: Path,
     *,
-    out: Out,
+    out: Path,
     label: str | None = None,
     neighbours: str | None = None,
-    table: OldRows = None,
-    tol: Tol = None,
+    table: Path | None = None,
+    tol: float | None = None,
     trust: Trust = None,
-    overwrite: Overwrite = False,
+    overwrite: bool = False,
 ) -> None:
     """Add nodes to a trained network: each finds its neighbours and is fitted, and others as needed.
 
@@ -81,12 +71,12 @@ def update(
     directory: SavedDir,
     data: Path,
     *,
-    out: Out,
+    out: Path,
     keep: int | None = None,
-    table: OldRows = None,
-    tol: Tol = None,
+    table: Path | None = None,
+    tol: float | None = None,
     trust: Trust = None,
-    overwrite: Overwrite = False,
+    overwrite: bool = False,
 ) -> None:
     """Learn from new rows: they are predicted first, then their nodes are refitted, and others as needed.
 
@@ -108,13 +98,13 @@ def update(
 def unplug(
     talk: Talk,
     directory: SavedDir,
-    label: Annotated[str, typer.Argument(metavar="LABEL")],
+    label: str,
     *,
-    out: Out,
-    table: OldRows = None,
-    tol: Tol = None,
+    out: Path,
+    table: Path | None = None,
+    tol: float | None = None,
     trust: Trust = None,
-    overwrite: Overwrite = False,
+    overwrite: bool = False,
 ) -> None:
     """Remove a node: nothing of it goes into the new result, and its neighbours are refitted without it.
 
