@@ -133,10 +133,8 @@ def flags_of_settings(kind: type) -> list[Parameter]:
 
 def flags_of_function(run: Any) -> list[Parameter]:
     """Return the parameters of a command: those that have to be named are flags, others arguments."""
-    docstrings = (sys.modules[run.__module__].__doc__, run.__doc__)
-    types, helps = get_type_hints(run, include_extras=True), {}
-    for docstring in docstrings:
-        helps |= split_help(docstring)[1]
+    types = get_type_hints(run, include_extras=True)
+    helps = split_help(sys.modules[run.__module__].__doc__)[1] | split_help(run.__doc__)[1]
     parameters = []
     for each in list(inspect.signature(run).parameters.values())[1:]:
         named = each.kind is Parameter.KEYWORD_ONLY

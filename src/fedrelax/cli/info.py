@@ -17,9 +17,8 @@ def info(talk: Talk, directory: SavedDir) -> None:
 
     """
     from fedrelax.report import report_data
-    from fedrelax.report.changelog import events_of
     from fedrelax.report.data.sharing import sharing_of
-    from fedrelax.report.page.texts import facts, what_left
+    from fedrelax.report.page.texts import events_of, facts, what_left
     from fedrelax.report.terminal import evaluation_report, fact_table
     from fedrelax.storage import read_result
 
@@ -36,9 +35,9 @@ def info(talk: Talk, directory: SavedDir) -> None:
     events = events_of(saved)
     if events:
         talk.plain("\nSince it was trained:")
-    for event in events:
-        error = "" if event.error is None else f"; error before learning {event.error:.4g}"
-        talk.plain(f"  {event.when}  {event.text}{error}")
+    for when, text, error in events:
+        before = "" if error is None else f"; error before learning {error:.4g}"
+        talk.plain(f"  {when}  {text}{before}")
 
 
 @command

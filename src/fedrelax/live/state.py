@@ -34,7 +34,7 @@ def edges_in(given: Any, now: Any, most: int = MOST_EDGES) -> EdgeTable:
     used[np.searchsorted(keys, new)] = after.data
     weight[np.searchsorted(keys, old)] = before.data
     ends, unknown = np.stack([keys // n, keys % n], axis=1), np.full(len(keys), np.nan)
-    return EdgeTable.strongest(ends, weight, used, unknown, unknown, n, most)
+    return EdgeTable.strongest(ends, weight, used, unknown, unknown, nodes=n, most=most)
 
 
 MOST_NODES = 20_000

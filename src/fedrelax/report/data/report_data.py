@@ -112,9 +112,9 @@ class ReportData:
         frame, number = self.edge_frame(), {label: k for k, label in enumerate(self.graph.labels)}
         sides = [[number[label] for label in frame[name]] for name in ("source", "target")]
         names = ("weight", "used", "discrepancy", "discrepancy_back")
-        weight, used, there, back = (frame[name].to_numpy(float) for name in names)
+        columns = (frame[name].to_numpy(float) for name in names)
         ends = np.array(sides, dtype=np.int64).T
-        return EdgeTable.strongest(ends, weight, used, there, back, len(number), most)
+        return EdgeTable.strongest(ends, *columns, nodes=len(number), most=most)
 
     def column(self, name: str) -> list[Any] | None:
         """Return a saved column by node, None for nodes without a value; None if there is no column."""
