@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +20,6 @@ from fedrelax.report.palette import (
     OTHER,
     SEQUENTIAL,
     WAYS,
-    colormap,
 )
 from fedrelax.typing import DataFrame, FloatArray
 
@@ -40,20 +36,6 @@ def new_axes(ax: Any, size: tuple[float, float]) -> Any:
     from matplotlib import pyplot
 
     return pyplot.subplots(figsize=size, layout="constrained")[1]
-
-
-@contextmanager
-def saved_figure(
-    path: Path, size: tuple[float, float], layout: Any = "constrained"
-) -> Iterator[Any]:
-    """Yield a figure to draw on, then save it; no window is opened."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout=layout)
-    FigureCanvasAgg(figure)
-    yield figure
-    figure.savefig(path, dpi=110, bbox_inches="tight")
 
 
 def tidy(ax: Any, grid: str | None = None) -> None:
@@ -107,10 +89,10 @@ MOST_BARS = 30
 
 def draw_gains(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
     """Draw the nodes of a DataFrame with alone, together and gain; ``label`` names the errors."""
-    (draw_bars if len(lines) <= MOST_BARS else draw_scatter)(ax, lines, label, scale)
+    (_draw_bars if len(lines) <= MOST_BARS else _draw_scatter)(ax, lines, label, scale)
 
 
-def draw_bars(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
+def _draw_bars(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
     """Draw a line per node from its error alone to its error together, and a tick at the pooled error."""
     lines = lines.sort_values("gain", na_position="first", kind="stable")
     heights = np.arange(len(lines))
@@ -135,7 +117,7 @@ def draw_bars(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
               borderaxespad=0.2)  # fmt: skip
 
 
-def draw_scatter(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
+def _draw_scatter(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
     """Draw a point per node, error alone against error together: below the line, a node gained."""
     alone, ours = (scale * lines[way].to_numpy(float) for way in (ALONE, TOGETHER))
     top = 1.05 * float(max(alone.max(), ours.max()) or 1.0)
@@ -151,7 +133,6 @@ def draw_scatter(ax: Any, lines: DataFrame, label: str, scale: float) -> None:
     tidy(ax)
 
 
-DROPPED = "dropped edges"
 FEW_NAMES = 25
 MOST_DRAWN = 10_000
 """Edges; of more, only each node's strongest are drawn."""
@@ -164,8 +145,8 @@ def draw_graph(
     edges = data.edges(MOST_DRAWN)
     stand = places_of(data.graph, edges)
     points = stand.points * (stand.unit or 1.0)
-    draw_edges(ax, points, edges, dropped)
-    draw_nodes(ax, points, found)
+    _draw_edges(ax, points, edges, dropped)
+    _draw_nodes(ax, points, found)
     if names if names is not None else len(data.graph) <= FEW_NAMES:
         from matplotlib.patheffects import withStroke
 
@@ -187,7 +168,7 @@ def draw_graph(
     ax.set_ylabel("km north of the centre" if on_map else "second coordinate, from the centre")
 
 
-def draw_edges(ax: Any, points: FloatArray, edges: EdgeTable, dropped: bool) -> None:
+def _draw_edges(ax: Any, points: FloatArray, edges: EdgeTable, dropped: bool) -> None:
     """Draw the edges in use, wider by weight, and those dropped as faint dashes."""
     from matplotlib.collections import LineCollection
 
@@ -197,26 +178,37 @@ def draw_edges(ax: Any, points: FloatArray, edges: EdgeTable, dropped: bool) -> 
         look = {"colors": LIGHT["dropped"], "linewidths": 0.5, "alpha": 0.25 * faint}
         ends = list(points[edges.ends[~used]])
         ax.add_collection(LineCollection(ends, linestyles="dashed", zorder=1, **look))
-        ax.plot([], [], color=LIGHT["dropped"], linestyle="--", linewidth=1, label=DROPPED)
+        ax.plot([], [], color=LIGHT["dropped"], linestyle="--", linewidth=1, label="dropped edges")
     share = edges.used[used] / max(float(edges.used.max(initial=0.0)), 1e-300)
     look = {"colors": LIGHT["edge"], "linewidths": 0.4 + 1.0 * share, "alpha": faint}
     ax.add_collection(LineCollection(list(points[edges.ends[used]]), zorder=2, **look))
 
 
-def draw_nodes(ax: Any, points: FloatArray, found: NodeValues) -> None:
+def _draw_nodes(ax: Any, points: FloatArray, found: NodeValues) -> None:
     """Draw the nodes in colours, with a colour bar or a legend; hollow where nothing is known."""
     size = float(np.clip(2600 / len(points), 9, 90))
     look = {"s": size, "edgecolors": LIGHT["ink"], "linewidths": 0.5, "zorder": 3}
     if found.kind == "category":
-        _draw_categories(ax, points, found, look)
+        counts = Counter(found.values)
+        ranked = sorted(counts, key=lambda value: (-counts[value], str(value)))
+        values = np.array([ranked.index(value) for value in found.values])
+        for k, (value, colour) in enumerate(zip(ranked, CATEGORIES, strict=False)):
+            name = f"{plain_name(value)} ({counts[value]})"
+            ax.scatter(*points[values == k].T, c=colour, marker=MARKS[k], label=name, **look)
+        if (others := len(ranked) - len(CATEGORIES)) > 0:
+            rest = values >= len(CATEGORIES)
+            name = f"{others} other{'s' * (others != 1)} ({int(rest.sum())})"
+            ax.scatter(*points[rest].T, c=OTHER, marker=".", label=name, **look)
+        _legend(ax, f"{found.label} (nodes)")
         return
-    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 
     values = np.asarray(found.values, dtype=float)
     finite = np.isfinite(values)
     ax.scatter(*points[~finite].T, **{**look, "facecolors": LIGHT["panel"]})
     low, high, log = found.span()
-    colours = colormap(DIVERGING if found.kind == "gain" else SEQUENTIAL)
+    stops = list(DIVERGING if found.kind == "gain" else SEQUENTIAL)
+    colours = LinearSegmentedColormap.from_list("fedrelax", stops)
     norm = (LogNorm if log else Normalize)(low, high)
     dots = ax.scatter(*points[finite].T, c=values[finite], cmap=colours, norm=norm, **look)
     beyond = (bool((values[finite] < low).any()), bool((values[finite] > high).any()))
@@ -226,28 +218,12 @@ def draw_nodes(ax: Any, points: FloatArray, found: NodeValues) -> None:
     _legend(ax)
 
 
-def _draw_categories(ax: Any, points: FloatArray, found: NodeValues, look: dict[str, Any]) -> None:
-    counts = Counter(found.values)
-    ranked = sorted(counts, key=lambda value: (-counts[value], str(value)))
-    values = np.array([ranked.index(value) for value in found.values])
-    others = len(ranked) - len(CATEGORIES)
-    for k, (value, colour) in enumerate(zip(ranked, CATEGORIES, strict=False)):
-        name = f"{plain_name(value)} ({counts[value]})"
-        ax.scatter(*points[values == k].T, c=colour, marker=MARKS[k], label=name, **look)
-    if others > 0:
-        rest = values >= len(CATEGORIES)
-        name = f"{others} other{'s' * (others != 1)} ({int(rest.sum())})"
-        ax.scatter(*points[rest].T, c=OTHER, marker=".", label=name, **look)
-    _legend(ax, f"{found.label} (nodes)")
-
-
 def _legend(ax: Any, title: str | None = None) -> None:
     """Explain marks and dashes below the axes, if there is something to explain."""
     handles, names = ax.get_legend_handles_labels()
-    if not handles:
-        return
-    wide = max(len(name) for name in names)
-    ax.legend(
-        handles, names, title=title, ncols=min(len(names), max(1, 72 // (wide + 6))),
-        frameon=False, fontsize=8, title_fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1),
-    )  # fmt: skip
+    if handles:
+        wide = max(len(name) for name in names)
+        ax.legend(
+            handles, names, title=title, ncols=min(len(names), max(1, 72 // (wide + 6))),
+            frameon=False, fontsize=8, title_fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1),
+        )  # fmt: skip

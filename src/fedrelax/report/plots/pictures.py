@@ -59,11 +59,8 @@ class Plots:
         """
         if name is not None:
             check_choice("curve", name, list(CURVES))
-        wanted = [
-            key
-            for key in (CURVES if name is None else [name])
-            if np.isfinite(self._data.history[key]).any()
-        ]
+        history = self._data.history
+        wanted = [key for key in CURVES if name in (None, key) and np.isfinite(history[key]).any()]
         if not wanted:
             raise FedRelaxError(
                 "there is no validation curve: no rows were held out; fit with validation_share=0.2"
@@ -104,19 +101,22 @@ class Plots:
 
 def save_result_picture(path: Path, data: ReportData) -> None:
     """Draw the errors per node on the left, and a map (if nodes have positions) or GTV on the right."""
+    from matplotlib.figure import Figure  # which, unlike pyplot, opens no window
+
     evaluation = data.evaluation
     assert evaluation is not None
     tested, measure = evaluation.tested, data.measure
     height = max(4.5, 0.3 * len(tested) + 1.6) if len(tested) <= drawing.MOST_BARS else 5.0
     mapped = data.graph.positions is not None and data.graph.positions.shape[1] == 2
-    layout = "compressed" if mapped else "constrained"  # closes the gaps of axes of equal scale
-    with drawing.saved_figure(path, (12, height), layout) as figure:
-        gains, right = figure.subplots(1, 2, width_ratios=(1.1, 1) if mapped else (1.6, 1))
-        drawing.draw_gains(gains, tested, data.labels["error"], measure.scale)
-        if mapped:
-            drawing.draw_graph(right, data, node_values(data, "gain"))
-        else:
-            drawing.draw_curve(right, data, "gtv")
-        errors = ", ".join(f"{way} {measure.show(evaluation.errors[way])}" for way in WAYS)
-        title = f"{evaluation.headline}. {measure.name} over all test rows: {errors}"
-        figure.suptitle(drawing.drawable(title), fontsize=11)
+    # "compressed" closes the gaps of axes of equal scale
+    figure = Figure(figsize=(12, height), layout="compressed" if mapped else "constrained")
+    gains, right = figure.subplots(1, 2, width_ratios=(1.1, 1) if mapped else (1.6, 1))
+    drawing.draw_gains(gains, tested, data.labels["error"], measure.scale)
+    if mapped:
+        drawing.draw_graph(right, data, node_values(data, "gain"))
+    else:
+        drawing.draw_curve(right, data, "gtv")
+    errors = ", ".join(f"{way} {measure.show(evaluation.errors[way])}" for way in WAYS)
+    title = f"{evaluation.headline}. {measure.name} over all test rows: {errors}"
+    figure.suptitle(drawing.drawable(title), fontsize=11)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
