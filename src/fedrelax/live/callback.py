@@ -10,16 +10,16 @@ import asyncio
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable
-from importlib import resources
+from functools import partial
 from typing import Any, Self
 
 from fedrelax.errors import counted
 from fedrelax.extras import need
 from fedrelax.graph import Graph
-from fedrelax.live.state import LiveState, Progress
+from fedrelax.live.state import LiveState
 from fedrelax.report import palette
 from fedrelax.report.data.report_data import axis_labels
-from fedrelax.report.page.assembly import assemble, part, safe_json
+from fedrelax.report.page.assembly import assemble, part, safe_json, static
 from fedrelax.runtime import Callback, Outcome, Record
 from fedrelax.typing import Label, SparseMatrix
 from fedrelax.web import HEADERS, Server, check_live, listen
@@ -35,8 +35,7 @@ def application(state: LiveState, page: str, policy: str) -> Any:
     responses, routing = need("starlette.responses", "live"), need("starlette.routing", "live")
 
     async def show(request: Any) -> Any:
-        headers = {**HEADERS, "Content-Security-Policy": policy}
-        return responses.HTMLResponse(page, headers=headers)
+        return responses.HTMLResponse(page, headers={**HEADERS, "Content-Security-Policy": policy})
 
     async def events(request: Any) -> Any:
         kind = "text/event-stream"
@@ -46,18 +45,15 @@ def application(state: LiveState, page: str, policy: str) -> Any:
         code = 202 if state.ask_to_stop() else 409
         return responses.Response(status_code=code, headers=HEADERS)
 
-    routes = [
-        routing.Route("/", show),
-        routing.Route("/events", events),
-        routing.Route("/stop", stop, methods=["POST"]),
-    ]
+    paths = (("/", show, "GET"), ("/events", events, "GET"), ("/stop", stop, "POST"))
+    routes = [routing.Route(path, answer, methods=[way]) for path, answer, way in paths]
     return starlette.Starlette(routes=routes)
 
 
 async def events_of(state: LiveState) -> AsyncIterator[str]:
     """Yield the newest state whenever it is newer than the last one sent, until the run is over."""
     network, figures = -1, -1
-    while not (state.progress.over and state.versions == (network, figures)):
+    while not (state.over and state.versions == (network, figures)):
         if state.versions[0] != network:
             network, text = await asyncio.to_thread(state.network_text)
             if text:
@@ -130,7 +126,7 @@ class LiveView(Callback):
         self._state.record(record)
         words = f"Round {record.round} of {self._rounds}."
         more = record.round < self._rounds
-        self._state.tell(Progress(words, record.round, self._rounds, stoppable=more))
+        self._state.tell(words, record.round, self._rounds, stoppable=more)
         return STOPPED if self.stopped else None
 
     def end(self, outcome: Outcome) -> None:
@@ -146,7 +142,7 @@ class LiveView(Callback):
     def tell(self, words: str, done: int = 0, total: int = 0) -> None:
         """Show in words what is going on, and how much of it is done."""
         self._open()
-        self._state.tell(Progress(words, done, total))
+        self._state.tell(words, done, total)
 
     def _open(self) -> Server:
         if self._server is None:
@@ -159,7 +155,7 @@ class LiveView(Callback):
 
     def close(self, words: str) -> None:
         """Tell all pages how it ended, and stop the server."""
-        self._state.tell(Progress(words, 1, 1, over=True))
+        self._state.tell(words, 1, 1, over=True)
         if self._server is not None and self._thread is not None:
             self._server.stop()
             self._thread.join(2 * GRACE)
@@ -180,20 +176,14 @@ class LiveView(Callback):
         return (Callback, ())  # nobody is watching in another process
 
 
-FROM_REPORT = ("colours", "text", "paint", "grid", "legend")
-OWN = ("curves", "live")
-
-
 def live_page(unit: str = "") -> tuple[str, str]:
     """Return the page and its policy: only its own scripts, no styles or pictures from elsewhere, and
     no connection except to where it came from.
     """
-    parts = [*(part(f"{name}.js") for name in FROM_REPORT), *(_own(f"{name}.js") for name in OWN)]
-    scripts = {"theme": part("theme.js"), "script": palette.script() + "\n".join(parts)}
+    common = part("colours.js", "text.js", "paint.js", "grid.js", "legend.js")
+    own = partial(static, __package__)
+    script = "\n".join([palette.script() + common, own("curves.js", "live.js")])
+    scripts = {"theme": part("theme.js"), "script": script}
     values = {"labels": safe_json(axis_labels(unit)), "title": "fedrelax, live"}
-    page, rules = assemble(_own("live.html"), part("page.css") + _own("live.css"), scripts, values)
+    page, rules = assemble(own("live.html"), part("page.css") + own("live.css"), scripts, values)
     return page, f"{rules}; connect-src 'self'; frame-ancestors 'none'"
-
-
-def _own(name: str) -> str:
-    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")

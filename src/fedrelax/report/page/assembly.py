@@ -13,6 +13,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -30,7 +31,16 @@ from fedrelax.storage import SavedResult, read_result
 from fedrelax.storage.places import whole_file
 
 REPORT = "report.html"
-OWN = ("colours", "text", "table", "paint", "grid", "card", "legend", "main")
+SCRIPTS = (
+    "colours.js",
+    "text.js",
+    "table.js",
+    "paint.js",
+    "grid.js",
+    "card.js",
+    "legend.js",
+    "main.js",
+)
 STORY_LINE = '<tr><td>{}</td><td class="name">{}</td><td class="number">{}</td></tr>'
 TONES = {1: "good", 0: "", -1: "bad"}
 SUBJECTS = {TOGETHER: "learning together", POOLED: "one model for all", ALONE: "staying alone"}
@@ -71,7 +81,7 @@ def report_html(source: ReportData | SavedResult) -> str:
         ) from None
     scripts = {
         "theme": part("theme.js"),
-        "script": palette.script() + "\n".join(part(f"{name}.js") for name in OWN),
+        "script": palette.script() + part(*SCRIPTS),
         "plotly": str(get_plotlyjs()),
         "charts": part("charts.js"),
     }
@@ -120,9 +130,13 @@ def safe_json(value: object) -> str:
     return text
 
 
-def part(name: str) -> str:
-    """Return the text of one of the page's files."""
-    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")
+def static(package: str, *names: str) -> str:
+    """Return the texts of files of a page, one after the other."""
+    folder = resources.files(package) / "static"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+part = partial(static, __package__)
 
 
 def _texts(data: ReportData) -> dict[str, str]:
