@@ -11,7 +11,7 @@ import typer
 
 from fedrelax.cli.config import command
 from fedrelax.cli.console import Talk
-from fedrelax.cli.fit import FitConfig, tell_report
+from fedrelax.cli.fit import FitConfig
 
 if TYPE_CHECKING:
     from fedrelax.cli.inputs import Inputs
@@ -63,6 +63,7 @@ def demo(talk: Talk, *, out: Path = Path("demo-result"), jobs: int = 1) -> None:
     jobs : Workers; -1 for all cores.
     """
     from fedrelax.cli.interruption import Interruption
+    from fedrelax.cli.running import tell_report
 
     with Interruption().caught() as interruption:
         from fedrelax.cli.training import Run
