@@ -18,7 +18,6 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.live import callback
 from fedrelax.live.callback import live_page
 from fedrelax.live.state import MOST_NODES, LiveState, edges_in
 from fedrelax.runtime import Callback, Record
@@ -143,7 +142,9 @@ def test_a_client_that_never_reads_holds_up_nothing():
 
 
 def test_half_a_request_is_cut_off_and_a_quiet_stream_is_not(monkeypatch):
-    monkeypatch.setattr(callback, "Server", partial(callback.Server, patience=0.5))
+    from fedrelax.web import Server
+
+    monkeypatch.setattr("fedrelax.web.Server", partial(Server, patience=0.5))
     with LiveView(say=lambda text: None) as view:
         place = urlsplit(view.url)
         with (

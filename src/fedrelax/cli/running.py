@@ -13,6 +13,7 @@ from fedrelax.cli.interruption import Interruption
 from fedrelax.cli.run_directory import RunDirectory
 from fedrelax.cli.training import Outcome, Run
 from fedrelax.errors import counted, listing
+from fedrelax.extras import need_live
 from fedrelax.live import LiveView
 from fedrelax.models.names import model_by_name
 from fedrelax.report import ReportData
@@ -20,13 +21,12 @@ from fedrelax.report.data.report_data import LONGEST_TARGET, USUAL, loss_unit
 from fedrelax.report.data.rounding import short
 from fedrelax.report.terminal import evaluation_report
 from fedrelax.storage.formats import check_savable
-from fedrelax.web import check_live
 
 
 def run_fit(config: FitConfig, talk: Talk, checkpoints: RunDirectory | None = None) -> None:
     """Train, save and report; ``checkpoints`` are those of a run that is resumed."""
     if config.live:
-        check_live()
+        need_live()
     with Interruption().caught() as interruption:
         inputs = read_inputs(config, talk.note)
         for name, label in {name: label for label, name in inputs.model_names.items()}.items():

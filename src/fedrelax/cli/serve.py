@@ -46,20 +46,22 @@ def serve(
     learn : Learn from new rows sent to POST /rows; TABLE holds the training rows. New results are saved
         in DIR.learned, and DIR stays as it is.
     """
+    from fedrelax.extras import need_live
+
+    need_live()
     from fedrelax.cli.inputs import look_here_for_modules
     from fedrelax.cli.new_rows import Learner
     from fedrelax.errors import FedRelaxError
     from fedrelax.serving import Application, Served
     from fedrelax.serving.application import HEALTH
     from fedrelax.storage import read_result
-    from fedrelax.web import Server, check_live, check_token, listen
+    from fedrelax.web import Server, check_token, listen
 
     if token is not None and no_token:
         raise FedRelaxError("--token and --no-token contradict each other; give one of them")
     if token is not None:
         check_token(token)
     secret = None if no_token else token or secrets.token_urlsafe(24)
-    check_live()
     saved, allowed = read_result(directory), tuple(trust or ())
     if allowed:
         look_here_for_modules()

@@ -11,10 +11,10 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fedrelax.errors import counted
-from fedrelax.extras import need
+from fedrelax.extras import need_live
 from fedrelax.graph import Graph
 from fedrelax.live.state import LiveState
 from fedrelax.report import palette
@@ -22,7 +22,9 @@ from fedrelax.report.data.report_data import axis_labels
 from fedrelax.report.page.assembly import assemble, part, safe_json, static
 from fedrelax.runtime import Callback, Outcome, Record
 from fedrelax.typing import Label, SparseMatrix
-from fedrelax.web import HEADERS, Server, check_live, listen
+
+if TYPE_CHECKING:
+    from fedrelax.web import Server
 
 HOST = "127.0.0.1"
 PACE, GRACE = 0.1, 3
@@ -31,23 +33,26 @@ PACE, GRACE = 0.1, 3
 
 def application(state: LiveState, page: str, policy: str) -> Any:
     """Return the application that sends the page and its events, and takes the wish to stop."""
-    starlette = need("starlette.applications", "live")
-    responses, routing = need("starlette.responses", "live"), need("starlette.routing", "live")
+    from starlette.applications import Starlette
+    from starlette.responses import HTMLResponse, Response, StreamingResponse
+    from starlette.routing import Route
 
-    async def show(request: Any) -> Any:
-        return responses.HTMLResponse(page, headers={**HEADERS, "Content-Security-Policy": policy})
+    from fedrelax.web import HEADERS
 
-    async def events(request: Any) -> Any:
+    async def show(request: Any) -> Response:
+        return HTMLResponse(page, headers={**HEADERS, "Content-Security-Policy": policy})
+
+    async def events(request: Any) -> Response:
         kind = "text/event-stream"
-        return responses.StreamingResponse(events_of(state), media_type=kind, headers=HEADERS)
+        return StreamingResponse(events_of(state), media_type=kind, headers=HEADERS)
 
-    async def stop(request: Any) -> Any:
+    async def stop(request: Any) -> Response:
         code = 202 if state.ask_to_stop() else 409
-        return responses.Response(status_code=code, headers=HEADERS)
+        return Response(status_code=code, headers=HEADERS)
 
     paths = (("/", show, "GET"), ("/events", events, "GET"), ("/stop", stop, "POST"))
-    routes = [routing.Route(path, answer, methods=[way]) for path, answer, way in paths]
-    return starlette.Starlette(routes=routes)
+    routes = [Route(path, answer, methods=[way]) for path, answer, way in paths]
+    return Starlette(routes=routes)
 
 
 async def events_of(state: LiveState) -> AsyncIterator[str]:
@@ -88,7 +93,7 @@ class LiveView(Callback):
         unit: str = "",
         say: Callable[[str], object] = print,
     ) -> None:
-        check_live()
+        need_live()
         self._graph, self._unit, self._say = graph, unit, say
         self._state = LiveState(graph)
         self._server: Server | None = None
@@ -146,6 +151,8 @@ class LiveView(Callback):
 
     def _open(self) -> Server:
         if self._server is None:
+            from fedrelax.web import Server, listen
+
             token = secrets.token_urlsafe(24)
             app = application(self._state, *live_page(self._unit))
             self._server = Server(app, listen(HOST, 0, token), HOST, token, grace=GRACE)
