@@ -170,21 +170,16 @@ def _target(
         raise FedRelaxError(f"{data}: {error}") from None
     classes = saved.task.classes
     if classes is None:
-        values = read_numbers(column, "")
+        values, gaps, what = read_numbers(column, ""), MISSING, "no number"
         wrong = np.isnan(values)
-        what = "no number"
     else:
-        labels = by_text(classes.tolist())
+        labels, gaps, what = by_text(classes.tolist()), frozenset([""]), "no class of this network"
         found = [find_label(value, labels) for value in column.tolist()]
         wrong = np.array([value is None for value in found], dtype=bool)
-        values = np.array(
-            [classes[0] if value is None else value for value in found], classes.dtype
-        )
-        what = "no class of this network"
-    gone = column.astype(object).where(column.notna(), "").astype(str).str.strip()
-    blank = gone.isin(MISSING if classes is None else [""]).to_numpy(bool)
-    missing = wrong & blank & may_miss
-    wrong = wrong & ~missing
+        values = np.array([classes[0] if v is None else v for v in found], classes.dtype)
+    texts = column.astype(object).where(column.notna(), "").astype(str).str.strip()
+    missing = wrong & texts.isin(gaps).to_numpy(bool) & may_miss
+    wrong &= ~missing
     if wrong.any():
         at = int(np.argmax(wrong))
         raise FedRelaxError(
