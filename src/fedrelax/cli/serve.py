@@ -14,7 +14,7 @@ import typer
 from fedrelax.cli.config import command
 from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import SavedDir, Trust
-from fedrelax.cli.predict import UnknownNodes
+from fedrelax.cli.results import UnknownNodes
 
 
 @command
