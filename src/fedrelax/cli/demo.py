@@ -99,7 +99,7 @@ def demo(talk: Talk, *, out: Path = Path("demo-result"), jobs: int = 1) -> None:
             "seed": config.seed,
         }
         comment = "made by fedrelax demo; the data come with scikit-learn"
-        data = run.save(outcome, settings, comment, [partial(_write_example, inputs)])
+        data = run.save(outcome, settings, comment, partial(_write_example, inputs))
         assert data.evaluation is not None
         talk.say("", evaluation_report(data), "")
         place = shlex.quote(str(out))
