@@ -120,9 +120,9 @@ def resume(
     from fedrelax.runtime.workers import using_backend
     from fedrelax.storage.places import check_directory
 
-    stopped, config = RunDirectory.find(
-        directory, trust or (), overwrite=overwrite, backend=backend, address=address
-    )
+    typed = {"overwrite": overwrite, "backend": backend, "address": address}
+    stopped = RunDirectory.find(directory, trust or (), **typed)
+    config = stopped.config
     talk.out.quiet = config.json
     check_directory(config.out, config.overwrite)
     with using_backend(config.backend, config.address):
