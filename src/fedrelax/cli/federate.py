@@ -68,12 +68,7 @@ def init(
 
 @federate.command("keys", no_args_is_help=True)
 @command
-def keys(
-    talk: Talk,
-    directory: Dir,
-    *,
-    host: list[str] | None = None,
-) -> None:
+def keys(talk: Talk, directory: Dir, *, host: list[str] | None = None) -> None:
     """Make the hub's certificates and all sites' keys, or, in a site's folder, the keys of that site.
 
     Existing keys are kept. Only public keys (auth.pub, site.pub) ever need to leave a site.

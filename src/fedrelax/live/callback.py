@@ -87,11 +87,7 @@ class LiveView(Callback):
     """
 
     def __init__(
-        self,
-        graph: Graph | None = None,
-        *,
-        unit: str = "",
-        say: Callable[[str], object] = print,
+        self, graph: Graph | None = None, *, unit: str = "", say: Callable[[str], object] = print
     ) -> None:
         need_live()
         self._graph, self._unit, self._say = graph, unit, say
