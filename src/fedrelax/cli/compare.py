@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, flag
-from fedrelax.cli.settings import Alpha, LearningConfig, Rounds, parts_of
+from fedrelax.cli.settings import Alpha, LearningConfig, parts_of
 
 if TYPE_CHECKING:
     from fedrelax.baselines import Baseline
@@ -46,9 +46,7 @@ class CompareConfig(LearningConfig):
     splits: Annotated[int, Field(ge=2)] = flag(DATA, default=5)
     ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(LEARNING)
     test_share: Annotated[float, Field(gt=0, lt=1)] = flag(DATA, default=0.2)
-    # not passed to the estimator: the compared way takes it
-    alpha: Alpha = flag(LEARNING, default="auto")
-    rounds: Rounds = flag(LEARNING, argument="rounds")
+    alpha: Alpha = flag(LEARNING, default="auto")  # no argument: the compared way takes it
     out: Path | None = flag(OUTPUT, saved=False)
 
 

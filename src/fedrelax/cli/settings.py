@@ -63,8 +63,6 @@ def number_of_workers(value: int) -> int:
 
 
 Alpha = Literal["auto"] | Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Level = Literal["auto"] | Annotated[float, Field(ge=0, le=1)]
-Rounds = Annotated[int | None, Field(ge=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +135,10 @@ class LearningConfig:
     )
     alpha: Alpha = flag(LEARNING, default="auto", argument="alpha")
     update: Literal["auto", "refit", "difference"] = flag(LEARNING, default="auto")
-    level: Level = flag(LEARNING, default="auto", argument="level")
-    rounds: Rounds = flag(LEARNING, argument="rounds")
+    level: Literal["auto"] | Annotated[float, Field(ge=0, le=1)] = flag(
+        LEARNING, default="auto", argument="level"
+    )
+    rounds: Annotated[int | None, Field(ge=0)] = flag(LEARNING, argument="rounds")
     wiring: Annotated[str | None, AfterValidator(known_wiring)] = flag(LEARNING, argument="wiring")
     quick: bool = flag(LEARNING, default=False, argument="quick")
     minutes: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = flag(
@@ -179,26 +179,19 @@ class LearningConfig:
     def to_file(self, **found: Any) -> dict[str, Any]:
         """Return what ``config.toml`` holds: all that a run depends on, with what was ``found``."""
         settings = {**self.absolute(), **found}
-        pairs = settings.pop("model_for")
-        saved = [
-            name
-            for name, flag in flags_of(type(self)).items()
-            if flag.saved and settings.get(name) is not False
-        ]
-        named = {name.replace("_", "-"): settings[name] for name in saved if name in settings}
+        pairs = settings.pop("model_for")  # a table, which has to come last
+        flags = flags_of(type(self)).items()
+        saved = [k for k, flag in flags if flag.saved and settings.get(k, False) is not False]
+        named = {name.replace("_", "-"): settings[name] for name in saved}
         return {**named, "model-for": pairs} if pairs else named
 
 
 FLAGS = {
-    "overwrite": "--overwrite",
-    "public": "--public",
-    "task": "--task",
-    "trust": "--trust",
-    "update": "--update",
+    **{name: f"--{name}" for name in ("overwrite", "public", "task", "trust", "update")},
     "unknown": "--unknown-nodes",
     **{
-        flag.argument: flag.named(name)
-        for name, flag in flags_of(LearningConfig).items()
+        flag.argument: flag.named(k)
+        for k, flag in flags_of(LearningConfig).items()
         if flag.argument
     },
 }

@@ -72,15 +72,3 @@ def sharing_of(saved: SavedResult) -> Sharing:
         only_pooled=about.get("engine") in ("pooling", "boosting"),
         promised=f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else "",
     )
-
-
-def size_text(number: float) -> str:
-    """Return a number of bytes as readable text.
-
-    >>> size_text(950), size_text(33_600), size_text(2.5e9)
-    ('950 bytes', '33.6 kB', '2.5 GB')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.0f} bytes"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from rich.filesize import decimal
 
 from fedrelax.errors import counted, listing
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
@@ -17,7 +18,7 @@ from fedrelax.evaluation.measures import difference, measure_named
 from fedrelax.files import dump_toml
 from fedrelax.report.data.layout import MOST_EDGES
 from fedrelax.report.data.rounding import coupling_text, short
-from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
+from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing
 from fedrelax.storage import SavedResult
 from fedrelax.typing import DataFrame
 from fedrelax.wiring.discover import SMALL
@@ -102,7 +103,7 @@ def what_left(shared: Sharing) -> list[str]:
             "In the rounds of partial pooling, what each candidate model answers on public rows, no more "
             f"of the {shared.public_rows:,} than tell what it is, and some numbers about it (how well it "
             "fits the node's own rows, how uncertain its coefficients are): "
-            f"{shared.pooled:,} numbers, {size_text(BYTES * shared.pooled)}, from each node to each other "
+            f"{shared.pooled:,} numbers, {decimal(BYTES * shared.pooled)}, from each node to each other "
             "node, with the rounds of the search and of its folds. No row, label or coefficient is sent, "
             "but for linear models such answers tell the coefficients. The public rows reveal "
             f"{shared.reveals}. No noise was added."
@@ -115,7 +116,7 @@ def what_left(shared: Sharing) -> list[str]:
     if shared.exchanges == 0:
         none = "Nothing, in the run that was kept: each node trained alone."
         return [*pooled, none, "No row, label or parameter is ever sent."]
-    size = size_text(BYTES * shared.per_neighbour)
+    size = decimal(BYTES * shared.per_neighbour)
     sent = (
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
         f"each node to each neighbour. No label or parameter is sent; the public rows reveal "
