@@ -12,8 +12,7 @@ from fedrelax.cli.federate import federate
 from fedrelax.cli.fit import fit, resume
 from fedrelax.cli.living_commands import join, unplug, update
 from fedrelax.cli.reproduce import reproduce
-from fedrelax.cli.results import info, predict, report
-from fedrelax.cli.serve import serve
+from fedrelax.cli.results import info, predict, report, serve
 
 app = typer.Typer(
     name="fedrelax",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
@@ -54,6 +55,8 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
 
     def call(debug: bool, **flags: Any) -> None:
         with speaking(debug) as talk:
+            if flags.get("trust"):
+                look_here_for_modules()
             run(talk, **flags)
 
     debug = keyword("debug", Annotated[bool, Option("--debug", help="Show tracebacks.")], False)
@@ -68,6 +71,13 @@ def _as_command(
     call.__dict__["__signature__"] = Signature(parameters)
     call.__name__, call.__doc__ = run.__name__, split_help(run.__doc__)[0]
     return call
+
+
+def look_here_for_modules() -> None:
+    """Let ``my_models:Model`` be found in the working directory, which cannot shadow installed modules."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def make_config(

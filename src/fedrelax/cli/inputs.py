@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedrelax.cli.config import look_here_for_modules
 from fedrelax.cli.graphs import make_graph, parse_graph
 from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.cli.splitting import NONE, Splitting, splitting_of
@@ -136,13 +136,6 @@ def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
         splitting=splitting,
         schema=table.schema,
     )
-
-
-def look_here_for_modules() -> None:
-    """Let ``my_models:Model`` be found in the working directory, which cannot shadow installed modules."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
 
 
 def _model_names(config: LearningConfig, table: Table) -> dict[Label, str]:

@@ -106,9 +106,7 @@ class Watch(Callback):
     ``where`` says on which rows the models train.
     """
 
-    def __init__(
-        self, activity: Activity, interruption: Interruption, where: str = "training rows"
-    ) -> None:
+    def __init__(self, activity: Activity, interruption: Interruption, where: str) -> None:
         self._activity, self._interruption, self._where = activity, interruption, where
         self._rounds = 0
 

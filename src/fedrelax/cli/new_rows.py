@@ -14,7 +14,7 @@ import numpy as np
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.graphs import parse_graph
-from fedrelax.cli.inputs import look_here_for_modules, node_column, nodes_in
+from fedrelax.cli.inputs import node_column, nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.schema.kinds import find_column, where
@@ -55,8 +55,6 @@ class Grown:
         talk.activity.doing(f"Loading {directory}")
         check_directory(out, overwrite)
         saved = read_result(directory)
-        if trust:
-            look_here_for_modules()
         grown = cls(saved, load_result(saved, trust), out, talk, overwrite)
         if not grown.fitted.can_go_on:
             raise FedRelaxError(

@@ -1,7 +1,11 @@
-"""``fedrelax predict``, ``info`` and ``report``: what a saved result answers, holds and shows."""
+"""``fedrelax predict``, ``info``, ``report`` and ``serve``: a saved result answers and shows what it holds."""
 
 from __future__ import annotations
 
+import secrets
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,7 +51,7 @@ def predict(
     overwrite : Replace the file.
     """
     talk.activity.doing(f"Reading {data.name}")
-    from fedrelax.cli.inputs import look_here_for_modules, nodes_in
+    from fedrelax.cli.inputs import nodes_in
     from fedrelax.datasets import read_table
     from fedrelax.errors import FedRelaxError, counted, listing
     from fedrelax.extras import need
@@ -66,8 +70,6 @@ def predict(
             raise FedRelaxError(
                 f"{data} already has a column {name!r}, which predict would replace; rename it"
             )
-    if trust:
-        look_here_for_modules()
     talk.activity.doing(f"Loading {len(saved.models)} models")
     unknown = "raise" if refuse else "consensus"
     fitted = load_result(saved, trust or []).set_params(unknown=unknown)
@@ -158,3 +160,73 @@ def report(
         check_file(out, (".html", ".htm"), overwrite)
     path = write_report(read_result(directory), out, overwrite or out is None)
     talk.plain(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB); open it in a browser.")
+
+
+@command
+def serve(
+    talk: Talk,
+    directory: SavedDir,
+    *,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    token: Annotated[str | None, typer.Option(envvar="FEDRELAX_TOKEN")] = None,
+    no_token: bool = False,
+    max_bytes: Annotated[int, typer.Option(min=1)] = 1_000_000,
+    learn: Annotated[Path | None, typer.Option(metavar="TABLE")] = None,
+    unknown_nodes: UnknownNodes = "consensus",
+    trust: Trust = None,
+) -> None:
+    """Serve predictions over HTTP, as JSON, until Ctrl-C.
+
+    POST /predict predicts rows as fedrelax predict does, GET / shows the report, GET /nodes says what
+    can be asked, and GET /health that the service is up.
+
+    [bold]Example:[/bold] fedrelax serve result --port 8000
+
+    host : Address to listen on. 127.0.0.1 is for this machine only.
+    port : Port to listen on; 0 takes any free one.
+    token : Secret that every request must carry. Default: a random one, which is printed.
+    no_token : Ask for no secret; for this machine only.
+    max_bytes : Largest request body.
+    learn : Learn from new rows sent to POST /rows; TABLE holds the training rows. New results are saved
+        in DIR.learned, and DIR stays as it is.
+    """
+    from fedrelax.extras import need_live
+
+    need_live()
+    from fedrelax.cli.new_rows import Learner
+    from fedrelax.errors import FedRelaxError
+    from fedrelax.serving import Application, Served
+    from fedrelax.serving.application import HEALTH
+    from fedrelax.storage import read_result
+    from fedrelax.web import Server, check_token, listen
+
+    if token is not None and no_token:
+        raise FedRelaxError("--token and --no-token contradict each other; give one of them")
+    if token is not None:
+        check_token(token)
+    secret = None if no_token else token or secrets.token_urlsafe(24)
+    saved, allowed = read_result(directory), tuple(trust or ())
+    with listen(host, port, secret) as listening:
+        learner = None if learn is None else Learner(directory, learn, allowed, talk)
+        served = Served(saved, allowed, "raise" if unknown_nodes == "refuse" else "consensus")
+        app = Application(served, max_bytes, talk.address, learner)
+        server = Server(app.routes(), listening, host, secret, open_paths=[HEALTH])
+        # a given token is known and stays out of logs; a random one has to be shown
+        where = server.page if token is None else server.address
+        talk.address(f"serving: {where} (Ctrl-C ends it)")
+        with _signals_only_end_it(), closing(app):
+            server.run()
+    talk.address("stopped")
+
+
+@contextmanager
+def _signals_only_end_it() -> Iterator[None]:
+    """Let the server shut down cleanly on Ctrl-C and SIGTERM; the signal it raises again is ignored."""
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.signal(kind, lambda *_: None) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, former in before.items():
+            signal.signal(kind, former)
