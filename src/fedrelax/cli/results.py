@@ -1,4 +1,4 @@
-"""``fedrelax predict``, ``info``, ``report`` and ``serve``: a saved result answers and shows what it holds."""
+"""``fedrelax predict``, ``info``, ``report`` and ``serve``: what a saved result answers, holds, shows."""
 
 from __future__ import annotations
 
