@@ -54,7 +54,7 @@ class LiveState:
         self._now: Any = self._given
         self._records: list[Record] = []
         self._points: FloatArray | None = None
-        self._progress: dict[str, Any] = {}
+        self.progress: dict[str, Any] = {}
         self.versions = (0, 0)
         self.stop_asked = self.over = False
         self.tell("starting")
@@ -72,7 +72,7 @@ class LiveState:
     ) -> None:
         """Say where the run is, in words and as a share."""
         now = {"words": words, "done": done, "total": total, "stoppable": stoppable, "over": over}
-        self._progress = now
+        self.progress = now
         self._count(0, 1)
         self.over = over  # who sees this has seen the count
 
@@ -94,7 +94,7 @@ class LiveState:
 
     def ask_to_stop(self) -> bool:
         """Note that someone wants to stop after this round; return False if no round can be kept."""
-        self.stop_asked = self.stop_asked or self._progress["stoppable"]
+        self.stop_asked = self.stop_asked or self.progress["stoppable"]
         self._count(0, 1)
         return self.stop_asked
 
@@ -105,7 +105,7 @@ class LiveState:
 
     def numbers_text(self) -> tuple[int, str]:
         """Return the version and the JSON of progress, curves and the nodes' values."""
-        version, progress, records = self.versions[1], self._progress, self._records[:]
+        version, progress, records = self.versions[1], self.progress, self._records[:]
         shown = [records[k] for k in thinned(len(records), MOST_ROUNDS)]
         curves = {
             name: numbers([getattr(one, name) for one in shown]) for name in ("round", *CURVES)
