@@ -65,7 +65,9 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     """
     from fedrelax.cli.inputs import read_inputs
     from fedrelax.estimators import FedRelaxRegressor
-    from fedrelax.storage.places import check_directory
+    from fedrelax.files import dump_toml
+    from fedrelax.storage.places import check_directory, whole_directory
+    from fedrelax.storage.saving import write_json
 
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
@@ -80,7 +82,13 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     comparison = measure(config, inputs, talk)
     talk.activity.doing("Writing the tables")
     if config.out is not None:
-        _save(config.out, comparison, config, inputs)
+        settings = config.to_file(task=inputs.task, features=list(inputs.feature_names))
+        comment = "written by fedrelax compare; run it again with --config"
+        with whole_directory(config.out, config.overwrite, "comparison") as draft:
+            comparison.to_frame().to_csv(draft / "comparison.csv", index=False)
+            comparison.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
+            write_json(draft / "comparison.json", comparison.to_dict())
+            (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
     if config.json:
         answer = {
             "out": None if config.out is None else str(config.out),
@@ -141,17 +149,3 @@ def measure(config: CompareConfig, inputs: Inputs, talk: Talk) -> Comparison:
     except KeyboardInterrupt:
         talk.note(f"stopped with {done} of {config.splits} splits complete; a table needs two.")
         raise
-
-
-def _save(out: Path, comparison: Comparison, config: CompareConfig, inputs: Inputs) -> None:
-    from fedrelax.files import dump_toml
-    from fedrelax.storage.places import whole_directory
-    from fedrelax.storage.saving import write_json
-
-    with whole_directory(out, config.overwrite, "comparison") as draft:
-        comparison.to_frame().to_csv(draft / "comparison.csv", index=False)
-        comparison.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
-        write_json(draft / "comparison.json", comparison.to_dict())
-        settings = config.to_file(task=inputs.task, features=list(inputs.feature_names))
-        comment = "written by fedrelax compare; run it again with --config"
-        (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")

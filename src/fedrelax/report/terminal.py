@@ -60,15 +60,15 @@ def evaluation_report(data: ReportData) -> Group:
     return Group(node_table(data), "", total_table(data.evaluation), "", words)
 
 
-def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
+def node_table(data: ReportData) -> Table:
     """Return a line per node, the largest gains first; with many nodes, only the best and the worst."""
     evaluation = data.evaluation
     assert evaluation is not None
     number = {label: k for k, label in enumerate(data.graph.labels)}
     chosen = ranked = [number[label] for label in evaluation.ranked()["node"]]
-    if len(ranked) > most:
-        tested = ranked[: len(evaluation.tested)]
-        chosen = [*tested[: most // 2], *tested[most // 2 :][-(most // 2) :]]
+    if len(ranked) > MOST_LINES:
+        tested, half = ranked[: len(evaluation.tested)], MOST_LINES // 2
+        chosen = [*tested[:half], *tested[half:][-half:]]
     cells: dict[str, list[Text]] = {}
     for column in columns.NODES:
         values = None if column.in_terminal is None else column.values(data)
@@ -77,7 +77,7 @@ def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
             cells[column.in_terminal] = [write(values[k]) for k in chosen]
     title = f"{evaluation.measure.name} on the test rows of each node"
     table = plain_table(title, [*cells], zip(*cells.values(), strict=True), ("node", "model"))
-    if len(ranked) > most:
+    if len(ranked) > MOST_LINES:
         left = f"{len(ranked) - len(chosen)} nodes in between are left out; nodes.csv has all"
         table.caption, table.caption_justify = left, "left"
     return table
