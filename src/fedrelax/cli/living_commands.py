@@ -47,7 +47,7 @@ def join(
     """
     from fedrelax.cli.new_rows import Grown, positions_in
 
-    grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
+    grown = Grown(talk, directory, out, table, trust, overwrite)
     near = [grown.node(text) for text in parts_of(neighbours or "")] or None
     (X, y, nodes), frame = grown.newcomers(data, label)
     for name in dict.fromkeys(nodes.tolist()):
@@ -87,7 +87,7 @@ def update(
     """
     from fedrelax.cli.new_rows import Grown
 
-    grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
+    grown = Grown(talk, directory, out, table, trust, overwrite)
     rows = grown.new_rows(data)
     talk.activity.doing("Refitting the nodes of new rows and those near them")
     _tell(grown.fitted.update(*rows, keep=keep, tol=tol), talk)
@@ -114,7 +114,7 @@ def unplug(
     """
     from fedrelax.cli.new_rows import Grown
 
-    grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
+    grown = Grown(talk, directory, out, table, trust, overwrite)
     talk.activity.doing("Refitting the neighbours")
     _tell(grown.fitted.unplug(grown.node(label), tol=tol), talk)
     grown.save()
