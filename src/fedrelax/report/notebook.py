@@ -16,22 +16,12 @@ from fedrelax.evaluation import gains
 from fedrelax.graph import Graph
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.rounding import coupling_text, edges_text, short
+from fedrelax.report.page.assembly import part
 from fedrelax.solvers import Result
 from fedrelax.wiring import wiring_name
 
 MOST_LINES, MOST_NODES = 10, 500
 SHORT = {"local_loss": "loss on own rows", "validation_loss": "validation loss"}
-STYLE = (
-    ".fedrelax{color:inherit;font-size:13px;line-height:1.45;max-width:760px}"
-    ".fedrelax p{margin:.15em 0}.fedrelax .lead{font-size:15px;font-weight:600}"
-    ".fedrelax .quiet{opacity:.75}"
-    ".fedrelax table{border-collapse:collapse;font-size:inherit;color:inherit;background:none;"
-    "margin:.4em 0}"
-    ".fedrelax td,.fedrelax th{text-align:right;padding:2px 10px 2px 0;border:0;"
-    "border-bottom:1px solid rgba(128,128,128,.35);background:none;color:inherit}"
-    ".fedrelax th{font-weight:600}.fedrelax td:first-child,.fedrelax th:first-child{text-align:left}"
-    ".fedrelax pre{white-space:pre-wrap;color:inherit;background:none}"
-)
 
 
 def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> str:
@@ -47,7 +37,7 @@ def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> st
         rounds += f", {counted(stayed, 'node')} kept the model trained alone"
     size = html.escape("; ".join([edges, *facts, f"{rounds}, {result.engine} engine"]))
     return (
-        f'<div class="fedrelax"><style>{STYLE}</style><p class="lead">{html.escape(_verdict(data))}</p>'
+        f'<div class="fedrelax"><style>{part("notebook.css")}</style><p class="lead">{html.escape(_verdict(data))}</p>'
         f"<p>{size}.</p>{_nodes(data, result.kept or result.graph)}{more}</div>"
     )
 
