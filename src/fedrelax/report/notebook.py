@@ -36,10 +36,9 @@ def result_html(result: Result, facts: Sequence[str] = (), more: str = "") -> st
     if stayed:
         rounds += f", {counted(stayed, 'node')} kept the model trained alone"
     size = html.escape("; ".join([edges, *facts, f"{rounds}, {result.engine} engine"]))
-    return (
-        f'<div class="fedrelax"><style>{part("notebook.css")}</style><p class="lead">{html.escape(_verdict(data))}</p>'
-        f"<p>{size}.</p>{_nodes(data, result.kept or result.graph)}{more}</div>"
-    )
+    lead = f'<p class="lead">{html.escape(_verdict(data))}</p><p>{size}.</p>'
+    nodes = _nodes(data, result.kept or result.graph)
+    return f'<div class="fedrelax"><style>{part("notebook.css")}</style>{lead}{nodes}{more}</div>'
 
 
 def estimator_html(fitted: Any) -> str:
