@@ -18,3 +18,9 @@ def need(module: str, extra: str) -> Any:
         raise FedRelaxError(
             f"{module} is not installed; pip install 'fedrelax[{extra}]' adds it"
         ) from error
+
+
+def need_live() -> None:
+    """Refuse, before any work starts, if packages of the extra ``live`` are missing."""
+    for module in ("starlette", "uvicorn"):
+        need(module, "live")

@@ -1,21 +1,27 @@
-"""What every local server of this package has in common: socket, headers, who may ask, and for how long."""
+"""What every local server of this package has in common: socket, headers, who may ask, and for how long.
+
+It needs the extra ``live``: whoever imports it calls ``fedrelax.extras.need_live`` before.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from fedrelax.errors import FedRelaxError
-from fedrelax.extras import need
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-if TYPE_CHECKING:
-    from starlette.responses import Response
+from fedrelax.errors import FedRelaxError
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -47,19 +53,12 @@ class Refusal(FedRelaxError):  # noqa: N818 - what is said, not what went wrong
         self.status = status
 
 
-def check_live() -> None:
-    """Refuse, before any work starts, if packages of the extra ``live`` are missing."""
-    for module in ("starlette", "uvicorn"):
-        need(module, "live")
-
-
-def json_answer(value: object, status: int = 200) -> Response:
+def json_answer(value: object, status: int = 200) -> JSONResponse:
     """Return a response with JSON in it."""
-    answer: Response = need("starlette.responses", "live").JSONResponse(value, status, HEADERS)
-    return answer
+    return JSONResponse(value, status, HEADERS)
 
 
-def refused(error: Exception) -> Response:
+def refused(error: Exception) -> JSONResponse:
     """Return the response to a refused request: one sentence."""
     text = str(error)
     text = text if len(text) <= LONGEST else text[:LONGEST] + "..."
@@ -108,7 +107,7 @@ class Server:
 
     def __init__(
         self,
-        app: Callable[..., Any],
+        app: ASGIApp,
         listening: socket.socket,
         host: str,
         token: str | None,
@@ -120,11 +119,11 @@ class Server:
         self.address = f"http://{name}:{listening.getsockname()[1]}/"
         query = "" if token is None else "?" + urlencode({"token": token})
         self.page = self.address + query
-        self._socket, uvicorn = listening, need("uvicorn", "live")
+        self._socket, own = listening, {"localhost", host.lower(), socket.gethostname().lower()}
+        connection = type("Connection", (_TimedConnection,), {"patience": patience, "timers": {}})
         config = uvicorn.Config(
-            _guarded(app, token, {"localhost", host.lower(), socket.gethostname().lower()}, open_paths),
-            http=_timed_connections(patience), ws="none", loop="asyncio", lifespan="off",
-            access_log=False, log_config=None, log_level="critical", server_header=False,
+            _guarded(app, token, own, open_paths), http=connection, ws="none", loop="asyncio",
+            lifespan="off", access_log=False, log_config=None, log_level="critical", server_header=False,
             limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=grace,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
@@ -147,78 +146,73 @@ class Server:
         self._server.should_exit = True
 
 
-def _timed_connections(patience: float) -> Any:
-    """Return uvicorn's protocol class with limits on clients that keep the server waiting.
+class _TimedConnection(H11Protocol):
+    """A connection with limits on a client that keeps the server waiting.
 
     A connection waits for its client from when it is opened, or from the end of a response, until a request
     with all its headers has arrived, and while the client does not read what is sent to it. After
     ``patience`` seconds of this it is closed; single bytes in between do not prolong it. If all connections
     are taken, a new one closes the one that has waited longest. Bodies are left to the application.
     """
-    base: Any = need("uvicorn.protocols.http.h11_impl", "live").H11Protocol
-    timers: dict[Any, Any] = {}  # of the connections that wait, the longest first
 
-    class TimedConnection(base):  # type: ignore[misc]
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            longest = next(iter(timers), None)
-            if len(self.connections) >= MOST_CONNECTIONS and longest is not None:
-                longest.stop_waiting()
-                longest.transport.abort()
-            self.wait()
+    patience: float
+    timers: dict[_TimedConnection, asyncio.TimerHandle]
+    """Of the server's connections that wait, the longest first."""
 
-        def connection_lost(self, exc: Exception | None) -> None:
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        longest = next(iter(self.timers), None)
+        if len(self.connections) >= MOST_CONNECTIONS and longest is not None:
+            longest.stop_waiting()
+            longest.transport.abort()
+        self.wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stop_waiting()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self.stop_waiting_if_busy()
+
+    def on_response_complete(self) -> None:
+        self.wait()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.wait()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.stop_waiting_if_busy()
+
+    def wait(self) -> None:
+        self.stop_waiting()
+        self.timers[self] = self.loop.call_later(self.patience, self.transport.abort)
+
+    def stop_waiting_if_busy(self) -> None:
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy and not self.flow.write_paused:
             self.stop_waiting()
-            super().connection_lost(exc)
 
-        def handle_events(self) -> None:
-            super().handle_events()
-            self.stop_waiting_if_busy()
-
-        def on_response_complete(self) -> None:
-            self.wait()
-            super().on_response_complete()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.wait()
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self.stop_waiting_if_busy()
-
-        def wait(self) -> None:
-            self.stop_waiting()
-            timers[self] = self.loop.call_later(patience, self.transport.abort)
-
-        def stop_waiting_if_busy(self) -> None:
-            busy = self.cycle is not None and not self.cycle.response_complete
-            if busy and not self.flow.write_paused:
-                self.stop_waiting()
-
-        def stop_waiting(self) -> None:
-            timer = timers.pop(self, None)
-            if timer is not None:
-                timer.cancel()
-
-    return TimedConnection
+    def stop_waiting(self) -> None:
+        timer = self.timers.pop(self, None)
+        if timer is not None:
+            timer.cancel()
 
 
 def _guarded(
-    app: Callable[..., Any],
-    token: str | None,
-    names: Collection[str],
-    open_paths: Collection[str],
-) -> Callable[..., Any]:
+    app: ASGIApp, token: str | None, names: Collection[str], open_paths: Collection[str]
+) -> ASGIApp:
     """Refuse a foreign host with 403 and a missing or wrong token with 401, before anything is read.
 
     The host is checked because another site's name may be made to point here (DNS rebinding): it must be
     one of the ``names`` of this machine or a numeric address, which no name server can redirect.
     """
-    requests = need("starlette.requests", "live")
 
-    async def call(scope: Any, receive: Any, send: Any) -> None:
-        request, answer = requests.Request(scope), None
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        request, answer = Request(scope), None
         if not is_own(request.headers.get("host", ""), names):
             answer = refused(Refusal(403, FOREIGN))
         elif token is not None and scope["path"] not in open_paths and not _knows(request, token):
@@ -229,7 +223,7 @@ def _guarded(
     return call
 
 
-def _knows(request: Any, token: str) -> bool:
+def _knows(request: Request, token: str) -> bool:
     """Tell whether a request has the token: in its header or, to view pages, in the address."""
     given = request.headers.getlist("authorization")
     if not given and request.method in ("GET", "HEAD"):

@@ -204,7 +204,7 @@ def test_a_model_that_cannot_be_saved_is_refused(run, table):
 
 
 def test_something_unexpected_is_one_line(run, table, monkeypatch):
-    monkeypatch.setattr("fedrelax.cli.inputs.read_inputs", lambda *_: 1 / 0)
+    monkeypatch.setattr("fedrelax.cli.running.read_inputs", lambda *_: 1 / 0)
     text = run(*FIT, *QUICK)
     assert run.code == 1 and not Path("out").exists()
     assert "error: unexpected ZeroDivisionError: division by zero" in text and "--debug" in text

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from fedrelax.cli.app import app
+from fedrelax.cli.config import make_config
+from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.run_directory import RunDirectory
-from fedrelax.storage import Checkpoint
 
 from ..storage.disks import disk
 from .runs import FIT, Run
@@ -271,7 +272,8 @@ def test_a_disk_that_fills_up_loses_nothing(run, table, disk, monkeypatch):
 @pytest.mark.parametrize("kept", [False, True])
 def test_only_what_was_kept_is_claimed(run, table, kept):
     """Rounds were computed, but the disk may have refused every one of them."""
-    made = RunDirectory(KEPT, Checkpoint(KEPT / "training"), Checkpoint(KEPT / "all-rows"))
+    needed = {"data": "towns.csv", "node": "town", "target": "power", "out": "out"}
+    made = RunDirectory(make_config(FitConfig, None, needed), KEPT)
     if kept:
         made.training.path.mkdir(parents=True)
         (made.training.path / "rounds.state").touch()

@@ -20,13 +20,13 @@ WORDS = ("towns.csv", "--node", "town", "--target", "power", "--out", "out")
 
 @dataclass(frozen=True, kw_only=True)
 class Longer(FitConfig):
-    """The settings of fit, and one more."""
+    """The settings of fit, and one more.
+
+    validation_share : Rows that stop the rounds.
+    """
 
     validation_share: Annotated[float, Field(ge=0, lt=1)] = flag(
-        LEARNING,
-        "Rows that stop the rounds.",
-        default=0.0,
-        argument="validation_share",
+        LEARNING, default=0.0, argument="validation_share"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import fedrelax.cli.inputs
+import fedrelax.cli.running
 import fedrelax.cli.training  # noqa: F401 - wrapped by name below
 from fedrelax.estimators.base import FedRelaxEstimator
 from fedrelax.storage import read_result
@@ -143,7 +143,7 @@ def test_a_signal_keeps_the_models_in_every_step_of_the_default(
 @pytest.mark.parametrize("phase", ["reading", "saving"])
 def test_where_nothing_can_be_kept_nothing_is_written(run, table, monkeypatch, number, code, phase):
     """Before there are models one signal ends the command; after that, two of them do."""
-    where = {"reading": "fedrelax.cli.inputs.read_inputs", "saving": PHASES["report"][0]}[phase]
+    where = {"reading": "fedrelax.cli.running.read_inputs", "saving": PHASES["report"][0]}[phase]
     signal_at(monkeypatch, where, number, times=1 if phase == "reading" else 2)
     text = run(*FIT, "--quick", "--out", "out")
     assert run.code == code and "error: interrupted; nothing was written" in text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedrelax.cli.progress import Activity
+from fedrelax.cli.console import Activity
 from tests.terminal import Shown, Terminal
 
 from .runs import FIT

@@ -250,7 +250,7 @@ def test_the_live_page_names_who_is_missing(federation: Federation) -> None:
     class Seen(FederationView):
         def after_round(self, record: Any) -> str | None:
             told = super().after_round(record)
-            seen.append(self._state.progress.words)
+            seen.append(self._state.progress["words"])
             return told
 
     with Seen(hub) as view:

@@ -18,9 +18,8 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from fedrelax import FedRelax, FedRelaxError, FedRelaxRegressor, Graph
-from fedrelax.live import callback
 from fedrelax.live.callback import live_page
-from fedrelax.live.state import MOST_NODES, LiveState, Progress, edges_in
+from fedrelax.live.state import MOST_NODES, LiveState, edges_in
 from fedrelax.runtime import Callback, Record
 
 pytest.importorskip("uvicorn", reason="needs uvicorn (the extra live)")
@@ -143,7 +142,9 @@ def test_a_client_that_never_reads_holds_up_nothing():
 
 
 def test_half_a_request_is_cut_off_and_a_quiet_stream_is_not(monkeypatch):
-    monkeypatch.setattr(callback, "Server", partial(callback.Server, patience=0.5))
+    from fedrelax.web import Server
+
+    monkeypatch.setattr("fedrelax.web.Server", partial(Server, patience=0.5))
     with LiveView(say=lambda text: None) as view:
         place = urlsplit(view.url)
         with (
@@ -168,7 +169,7 @@ def test_only_the_newest_state_is_sent():
     state.wired(("a", "b"), Graph.from_edges([("a", "b")]).adjacency)
     for k in range(5):
         state.record(record(k, np.array([1.0, 2.0 / (k + 1)])))
-        state.tell(Progress(f"Round {k}.", stoppable=True))
+        state.tell(f"Round {k}.", stoppable=True)
     version, text = state.numbers_text()
     found = json.loads(text)
     assert (version, found["words"], found["round"]) == (state.versions[1], "Round 4.", 4)
@@ -179,9 +180,9 @@ def test_only_the_newest_state_is_sent():
 
 def test_stopping_needs_a_round_to_keep():
     state = LiveState()
-    state.tell(Progress("Choosing."))
+    state.tell("Choosing.")
     assert not state.ask_to_stop() and not state.stop_asked
-    state.tell(Progress("Round 1.", stoppable=True))
+    state.tell("Round 1.", stoppable=True)
     assert state.ask_to_stop() and state.stop_asked
     state.begin()
     assert not state.stop_asked

@@ -190,7 +190,9 @@ def test_the_account_of_what_left_is_what_was_delivered(tmp_path, monkeypatch):
     )
     shared = sharing_of(read_result(directory))
     assert shared.exchanges == 4
-    assert {label: shared.numbers(label) for label in graph.labels} == delivered
+    assert {
+        label: shared.per_neighbour * shared.neighbours[label] for label in graph.labels
+    } == delivered
 
 
 def test_the_words_say_what_is_not_private(small):

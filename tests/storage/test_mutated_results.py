@@ -24,9 +24,8 @@ from sklearn.linear_model import Ridge
 from fedrelax import FedRelaxError, FedRelaxRegressor, Graph
 from fedrelax.evaluation import evaluate
 from fedrelax.report import report_data
-from fedrelax.report.changelog import events_of
 from fedrelax.report.data.sharing import sharing_of
-from fedrelax.report.page.texts import facts
+from fedrelax.report.page.texts import events_of, facts
 from fedrelax.report.terminal import evaluation_report
 from fedrelax.storage import load_result, read_result, save_result
 

@@ -10,11 +10,9 @@ from fedrelax.cli.compare import compare
 from fedrelax.cli.demo import demo, example
 from fedrelax.cli.federate import federate
 from fedrelax.cli.fit import fit, resume
-from fedrelax.cli.info import info, report
 from fedrelax.cli.living_commands import join, unplug, update
-from fedrelax.cli.predict import predict
 from fedrelax.cli.reproduce import reproduce
-from fedrelax.cli.serve import serve
+from fedrelax.cli.results import info, predict, report, serve
 
 app = typer.Typer(
     name="fedrelax",

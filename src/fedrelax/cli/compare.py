@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -12,14 +13,12 @@ from pydantic import BeforeValidator, Field
 from fedrelax.cli.config import command_with
 from fedrelax.cli.console import Talk
 from fedrelax.cli.flags import DATA, LEARNING, OUTPUT, flag
-from fedrelax.cli.settings import Alpha, LearningConfig, Rounds, parts_of
-from fedrelax.typing import AnyArray
+from fedrelax.cli.settings import Alpha, LearningConfig, parts_of
 
 if TYPE_CHECKING:
     from fedrelax.baselines import Baseline
-    from fedrelax.cli.inputs import Source
+    from fedrelax.cli.inputs import Inputs
     from fedrelax.comparison import Comparison
-    from fedrelax.datasets import Table
     from fedrelax.storage.saving import Fitted
 
 FEW_TEST_ROWS = 30
@@ -28,44 +27,27 @@ FILES = "comparison.csv, nodes.csv, comparison.json, config.toml"
 
 @dataclass(frozen=True, kw_only=True)
 class CompareConfig(LearningConfig):
-    """All settings of ``fedrelax compare``."""
+    """All settings of ``fedrelax compare``.
+
+    splits : How many random splits, at least 2. Default: 5.
+    ways : Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-model,
+        federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the models
+        allow.
+    test_share : Share of each node's rows held out for testing in every split. Default: 0.2.
+    alpha : How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: auto, which
+        chooses it by cross-validation on the training rows.
+    rounds : Maximum number of rounds of FedRelax and FedMD; cross-validation on the training rows
+        chooses how many to run. Default: 20; 200 for linear models.
+    out : Directory to write, completely or not at all. Default: none; the table is only shown.
+    """
 
     command: ClassVar[str] = "compare"
 
-    splits: Annotated[int, Field(ge=2)] = flag(
-        DATA,
-        "How many random splits, at least 2. Default: 5.",
-        default=5,
-    )
-    ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(
-        LEARNING,
-        "Ways to compare besides alone and together, as a,b,c: pooled, pooled+node, mixed-"
-        "model, federation, fedmd, fedavg, fedprox, ditto, ifca, network-lasso. Default: all that the "
-        "models allow.",
-    )
-    test_share: Annotated[float, Field(gt=0, lt=1)] = flag(
-        DATA,
-        "Share of each node's rows held out for testing in every split. Default: 0.2.",
-        default=0.2,
-    )
-    # not passed to the estimator: the compared way takes it
-    alpha: Alpha = flag(
-        LEARNING,
-        "How much neighbours count in FedRelax, from 0 (each alone) upwards. Default: auto, "
-        "which chooses it by cross-validation on the training rows.",
-        default="auto",
-    )
-    rounds: Rounds = flag(
-        LEARNING,
-        "Maximum number of rounds of FedRelax and FedMD; cross-validation on the training "
-        "rows chooses how many to run. Default: 20; 200 for linear models.",
-        argument="rounds",
-    )
-    out: Path | None = flag(
-        OUTPUT,
-        "Directory to write, completely or not at all. Default: none; the table is only shown.",
-        saved=False,
-    )
+    splits: Annotated[int, Field(ge=2)] = flag(DATA, default=5)
+    ways: Annotated[tuple[str, ...] | None, BeforeValidator(parts_of)] = flag(LEARNING)
+    test_share: Annotated[float, Field(gt=0, lt=1)] = flag(DATA, default=0.2)
+    alpha: Alpha = flag(LEARNING, default="auto")  # no argument: the compared way takes it
+    out: Path | None = flag(OUTPUT, saved=False)
 
 
 @command_with(CompareConfig)
@@ -81,25 +63,32 @@ def compare(config: CompareConfig, talk: Talk) -> None:
     [bold]Example:[/bold] fedrelax compare weather.csv --node station --target temp
     --graph knn:lat,lon:5 --splits 10
     """
-    from fedrelax.cli.inputs import read_source
+    from fedrelax.cli.inputs import read_inputs
     from fedrelax.estimators import FedRelaxRegressor
-    from fedrelax.storage.places import check_directory
+    from fedrelax.files import dump_toml
+    from fedrelax.storage.places import check_directory, whole_directory
+    from fedrelax.storage.saving import write_json
 
     if config.out is not None:
         check_directory(config.out, config.overwrite, "comparison")
     talk.activity.doing(f"Reading {config.data.name}")
     ways_of(config, FedRelaxRegressor())  # refuses an unknown name before the table is read
-    source = read_source(config, talk.note)
-    _, test = source.splitting.masks(source.table.nodes, talk.note)
-    if test.sum() < FEW_TEST_ROWS:
+    inputs = read_inputs(config, talk.note)
+    if inputs.test.sum() < FEW_TEST_ROWS:
         talk.note(
-            f"every split has only {test.sum()} test rows in all, which makes the intervals rough; a "
-            "larger --test-share helps."
+            f"every split has only {inputs.test.sum()} test rows in all, which makes the intervals rough; "
+            "a larger --test-share helps."
         )
-    comparison = measure(config, source, talk)
+    comparison = measure(config, inputs, talk)
     talk.activity.doing("Writing the tables")
     if config.out is not None:
-        _save(config.out, comparison, config, source.table)
+        settings = config.to_file(task=inputs.task, features=list(inputs.feature_names))
+        comment = "written by fedrelax compare; run it again with --config"
+        with whole_directory(config.out, config.overwrite, "comparison") as draft:
+            comparison.to_frame().to_csv(draft / "comparison.csv", index=False)
+            comparison.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
+            write_json(draft / "comparison.json", comparison.to_dict())
+            (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")
     if config.json:
         answer = {
             "out": None if config.out is None else str(config.out),
@@ -128,17 +117,15 @@ def ways_of(config: CompareConfig, estimator: Fitted) -> list[Baseline]:
     return ways_by_name([ALONE, *config.ways, TOGETHER], ways)
 
 
-def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
+def measure(config: CompareConfig, inputs: Inputs, talk: Talk) -> Comparison:
     """Run all ways on all splits, with a progress bar; Ctrl-C keeps the splits that are complete."""
     from fedrelax.cli.interruption import start_workers
-    from fedrelax.cli.training import estimator_of
     from fedrelax.comparison import compare_ways
 
-    def estimator(train: AnyArray) -> Fitted:
-        return estimator_of(source.inputs(train), config)
-
-    table, done = source.table, 0
-    everything = np.ones(len(table.nodes), dtype=bool)  # for the kinds of models and the graph only
+    done, estimator = 0, partial(inputs.estimator, config)
+    everything = np.ones(
+        len(inputs.nodes), dtype=bool
+    )  # for the kinds of models and the graph only
     ways = ways_of(config, estimator(everything))
     start_workers(config.jobs, config.backend)
 
@@ -150,13 +137,11 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     try:
         return compare_ways(
             estimator,
-            table.X,
-            table.y,
-            table.nodes,
+            *inputs.rows(everything),
             ways=ways,
             splits=config.splits,
             test_share=config.test_share,
-            groups=source.splitting.values,
+            groups=inputs.splitting.values,
             seed=config.seed,
             n_jobs=config.jobs,
             progress=show,
@@ -164,17 +149,3 @@ def measure(config: CompareConfig, source: Source, talk: Talk) -> Comparison:
     except KeyboardInterrupt:
         talk.note(f"stopped with {done} of {config.splits} splits complete; a table needs two.")
         raise
-
-
-def _save(out: Path, comparison: Comparison, config: CompareConfig, table: Table) -> None:
-    from fedrelax.files import dump_toml
-    from fedrelax.storage.places import whole_directory
-    from fedrelax.storage.saving import write_json
-
-    with whole_directory(out, config.overwrite, "comparison") as draft:
-        comparison.to_frame().to_csv(draft / "comparison.csv", index=False)
-        comparison.nodes_to_frame().to_csv(draft / "nodes.csv", index=False)
-        write_json(draft / "comparison.json", comparison.to_dict())
-        settings = config.to_file(task=table.task, features=list(table.feature_names))
-        comment = "written by fedrelax compare; run it again with --config"
-        (draft / "config.toml").write_text(dump_toml(settings, comment), encoding="utf-8")

@@ -1,21 +1,26 @@
-"""The settings of ``fit`` and ``compare``: from flags and a TOML file, checked once."""
+"""Commands: what is typed becomes the arguments of a function, or settings that are checked once."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Signature
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from typer import Option
 
 from fedrelax.cli.console import Talk, speaking
 from fedrelax.cli.flags import (
     SettingsFile,
     TrustModel,
-    flag_parameters,
     flags_of,
+    flags_of_function,
+    flags_of_settings,
     keyword,
+    split_help,
 )
 from fedrelax.cli.settings import LearningConfig, pairs_of
 from fedrelax.errors import FedRelaxError, did_you_mean
@@ -30,7 +35,7 @@ def command_with(
     """Turn a function of settings into a command whose flags are the fields of ``kind``."""
 
     def decorate(run: Callable[[Config, Talk], None]) -> Callable[..., None]:
-        def command(config: SettingsFile = None, trust: TrustModel = None, **flags: Any) -> None:
+        def call(config: Path | None, trust: Sequence[str] | None, **flags: Any) -> None:
             from fedrelax.runtime.workers import using_backend
 
             with speaking(flags["debug"], quiet=bool(flags["json"])) as talk:
@@ -40,13 +45,39 @@ def command_with(
                     run(settings, talk)
 
         about_file = [keyword("config", SettingsFile), keyword("trust", TrustModel)]
-        parameters = [*flag_parameters(kind), *about_file]
-        command.__annotations__ = {each.name: each.annotation for each in parameters}
-        command.__dict__["__signature__"] = Signature(parameters)
-        command.__name__, command.__doc__ = run.__name__, run.__doc__
-        return command
+        return _as_command(run, call, [*flags_of_settings(kind), *about_file])
 
     return decorate
+
+
+def command(run: Callable[..., None]) -> Callable[..., None]:
+    """Turn a function of a ``Talk`` and of arguments and flags into a command."""
+
+    def call(debug: bool, **flags: Any) -> None:
+        with speaking(debug) as talk:
+            if flags.get("trust"):
+                look_here_for_modules()
+            run(talk, **flags)
+
+    debug = keyword("debug", Annotated[bool, Option("--debug", help="Show tracebacks.")], False)
+    return _as_command(run, call, [*flags_of_function(run), debug])
+
+
+def _as_command(
+    run: Callable[..., None], call: Callable[..., None], parameters: list[Parameter]
+) -> Callable[..., None]:
+    """Give ``call`` what typer reads of a function: name, help, and parameters."""
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__dict__["__signature__"] = Signature(parameters)
+    call.__name__, call.__doc__ = run.__name__, split_help(run.__doc__)[0]
+    return call
+
+
+def look_here_for_modules() -> None:
+    """Let ``my_models:Model`` be found in the working directory, which cannot shadow installed modules."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def make_config(

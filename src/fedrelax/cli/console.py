@@ -17,9 +17,10 @@ from typing import Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
+from rich.table import Column
 
-from fedrelax.cli.progress import Activity
 from fedrelax.cli.settings import in_flags
 from fedrelax.errors import STEERING, FedRelaxError, FedRelaxWarning, in_one_line, visible
 
@@ -51,6 +52,50 @@ class SafeConsole(Console):
                     text = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
                 segment = segment._replace(text=text)
             yield segment
+
+
+class Activity:
+    """A bar in a terminal that says what is being done, until results are printed; elsewhere nothing."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._hidden = not (console.is_interactive and console.file.isatty())
+        self._progress: Progress | None = None
+        self._total = 0
+
+    def doing(self, what: str, *, done: int = 0, total: int = 0) -> None:
+        """Show what is being done from now on: ``done`` of ``total``, which is 0 if nobody knows."""
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn(
+                    "{task.description}",
+                    markup=False,
+                    table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+                ),
+                BarColumn(bar_width=16),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+                expand=True,
+                redirect_stdout=False,  # results go where the user wants them
+                redirect_stderr=False,
+                disable=self._hidden,
+            )
+            self._progress.add_task(what, total=None)
+            self._progress.start()
+        task = self._progress.task_ids[0]
+        if total != self._total:  # another pace
+            self._progress.reset(task)
+            self._total = total
+        what = " ".join(what.split())
+        self._progress.update(task, description=what, completed=done, total=total or None)
+
+    def pause(self) -> None:
+        """Take the line away, until there is something to do again."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = None
 
 
 class Talk:

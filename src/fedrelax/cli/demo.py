@@ -9,32 +9,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedrelax.cli.console import speaking
-from fedrelax.cli.fit import FitConfig, tell_report
-from fedrelax.cli.flags import Debug, Replace
+from fedrelax.cli.config import command
+from fedrelax.cli.console import Talk
+from fedrelax.cli.fit import FitConfig
 
 if TYPE_CHECKING:
     from fedrelax.cli.inputs import Inputs
 
 
+@command
 def example(
-    out: Annotated[Path, typer.Argument(metavar="CSV", help="File to write.")],
-    overwrite: Replace = False,
-    debug: Debug = False,
+    talk: Talk, out: Annotated[Path, typer.Argument(metavar="CSV")], *, overwrite: bool = False
 ) -> None:
     """Write a small made-up table: the electricity load of 24 sites on a map, 12 rows each.
 
     [bold]Example:[/bold] fedrelax example my.csv
-    """
-    with speaking(debug) as talk:
-        from fedrelax.datasets.examples import example_table
-        from fedrelax.storage.places import check_file
 
-        check_file(out, (".csv",), overwrite)
-        table = example_table()
-        table.to_csv(out, index=False)
-        talk.plain(f"Wrote {out}: {len(table)} rows of {table['site'].nunique()} sites. Next:")
-        talk.command(f"fedrelax fit {out} --node site --target load --out result")
+    out : File to write.
+    overwrite : Replace the file.
+    """
+    from fedrelax.datasets.examples import example_table
+    from fedrelax.storage.places import check_file
+
+    check_file(out, (".csv",), overwrite)
+    table = example_table()
+    table.to_csv(out, index=False)
+    talk.plain(f"Wrote {out}: {len(table)} rows of {table['site'].nunique()} sites. Next:")
+    talk.command(f"fedrelax fit {out} --node site --target load --out result")
 
 
 KINDS = ("logistic", "tree", "forest", "svm", "mlp", "knn", "boosting", "ridge")
@@ -50,20 +51,21 @@ INTRODUCTION = (
 )
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("demo-result"),
-    jobs: Annotated[int, typer.Option(help="Workers; -1 for all cores.")] = 1,
-    debug: Debug = False,
-) -> None:
+@command
+def demo(talk: Talk, *, out: Path = Path("demo-result"), jobs: int = 1) -> None:
     """Show a mixed network at work: handwritten digits, a node per writer. Works offline.
 
     An earlier result of fedrelax in --out is replaced; anything else is left alone.
 
     [bold]Example:[/bold] fedrelax demo --out demo-result
+
+    out : Directory to write.
+    jobs : Workers; -1 for all cores.
     """
     from fedrelax.cli.interruption import Interruption
+    from fedrelax.cli.running import tell_report
 
-    with speaking(debug) as talk, Interruption().caught() as interruption:
+    with Interruption().caught() as interruption:
         from fedrelax.cli.training import Run
         from fedrelax.report.terminal import evaluation_report
         from fedrelax.solvers import FedRelax
@@ -97,7 +99,7 @@ def demo(
             "seed": config.seed,
         }
         comment = "made by fedrelax demo; the data come with scikit-learn"
-        data = run.save(outcome, settings, comment, [partial(_write_example, inputs)])
+        data = run.save(outcome, settings, comment, partial(_write_example, inputs))
         assert data.evaluation is not None
         talk.say("", evaluation_report(data), "")
         place = shlex.quote(str(out))
@@ -113,11 +115,10 @@ def digits_inputs() -> Inputs:
     """Return the digits by writer on the principal components of the public images."""
     from sklearn.decomposition import PCA
 
-    from fedrelax.cli.inputs import Inputs, set_scale
+    from fedrelax.cli.inputs import Inputs
     from fedrelax.cli.splitting import Splitting
     from fedrelax.datasets import digits_by_writer, labelled_split
     from fedrelax.graph import Graph
-    from fedrelax.models.names import model_by_name
     from fedrelax.threads import one_thread
 
     digits = digits_by_writer()
@@ -130,8 +131,6 @@ def digits_inputs() -> Inputs:
     writers = list(dict.fromkeys(nodes.tolist()))
     names = {writer: KINDS[k % len(KINDS)] for k, writer in enumerate(writers)}
     train = labelled_split(nodes, per_node=LABELLED, random_state=0)
-    models = {writer: model_by_name(name, "classification") for writer, name in names.items()}
-    set_scale(models.values(), X[train])
     return Inputs(
         X=X,
         y=digits.y[~public],
@@ -142,7 +141,6 @@ def digits_inputs() -> Inputs:
         feature_names=tuple(f"component {k + 1}" for k in range(COMPONENTS)),
         graph=Graph.complete(writers),
         model_names=names,
-        models=models,
         public=shared,
         splitting=Splitting(share=0.0, seed=0),
     )

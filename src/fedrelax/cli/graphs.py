@@ -46,44 +46,34 @@ def parse_graph(text: str) -> GraphSpec:
         return GraphSpec(kind)
     if kind == "edges" and rest:
         return GraphSpec(kind, file=Path(rest))
-    columns, _, count = rest.rpartition(":")
-    if kind == "knn" and ":" not in rest:
+    columns, colon, count = rest.rpartition(":")
+    if not colon:
         columns, count = rest, ""
-    if kind == "knn" and parts_of(columns):
-        k = int(count) if count.strip().isdecimal() else 5 if not count else 0
-        if k:
-            return GraphSpec(kind, parts_of(columns), k)
+    k = int(count) if count.strip().isdecimal() else 0 if count else 5
+    if kind == "knn" and parts_of(columns) and k:
+        return GraphSpec(kind, parts_of(columns), k)
     hint = "" if kind in KINDS else did_you_mean(kind, KINDS)
     raise FedRelaxError(f"--graph {text!r} is none of {FORMS}{hint}")
 
 
 def make_graph(
-    spec: GraphSpec,
-    frame: DataFrame,
-    table: Table,
-    note: Callable[[str], None],
+    spec: GraphSpec, frame: DataFrame, table: Table, note: Callable[[str], None]
 ) -> Graph | None:
     """Build the graph over the table's nodes.
 
     "complete" gives None: the estimator finds neighbours without listing all pairs.
     """
-    labels = list(dict.fromkeys(table.nodes.tolist()))
-    if spec.kind == "complete":
-        return None
-    if spec.kind == "edges":
-        assert spec.file is not None
-        return _from_file(spec.file, labels, note)
-    return Graph.from_coordinates(_coordinates(spec, frame, table, labels), k=spec.k)
+    if spec.file is not None:
+        return _from_file(spec.file, list(dict.fromkeys(table.nodes.tolist())), note)
+    return None if spec.kind == "complete" else _nearest(spec, frame, table)
 
 
-def _coordinates(
-    spec: GraphSpec, frame: DataFrame, table: Table, labels: Sequence[Label]
-) -> DataFrame:
-    """Return a DataFrame with one place per node."""
+def _nearest(spec: GraphSpec, frame: DataFrame, table: Table) -> Graph:
+    """Join nodes near each other; in all its rows, a node has one place."""
     import pandas as pd
 
-    nodes, coordinates = table.nodes.tolist(), {}
-    first_row = {label: k for k, label in reversed(list(enumerate(nodes)))}
+    number, labels = pd.factorize(table.nodes)
+    start, coordinates = np.unique(number, return_index=True)[1], {}
     for column in (find_column(frame, name) for name in spec.columns):
         if kind_of(frame[column]) != "numbers":
             raise FedRelaxError(
@@ -91,17 +81,19 @@ def _coordinates(
                 "numbers; name other columns"
             )
         values = to_numbers(frame[column])[table.row_index]
-        first = values[[first_row[label] for label in nodes]]
-        wrong = ~np.isfinite(values) | (values != first)
+        places = coordinates[str(column)] = values[start]
+        wrong = ~np.isfinite(values) | (values != places[number])
         if wrong.any():
             row = int(wrong.argmax())
             line = where(frame.index, int(table.row_index[row]))
             raise FedRelaxError(
-                f"node {nodes[row]!r} has no single place: {column!r} is {values[row]:g} on {line}, and "
-                f"{first[row]:g} on its first; correct that row, leave it out, or use another --graph"
+                f"node {table.nodes[row]!r} has no single place: {column!r} is {values[row]:g} on {line}, "
+                f"and {places[number[row]]:g} on its first; correct that row, leave it out, or use "
+                "another --graph"
             )
-        coordinates[str(column)] = values[[first_row[label] for label in labels]]
-    return pd.DataFrame(coordinates, index=pd.Index(labels, dtype=object))
+    return Graph.from_coordinates(
+        pd.DataFrame(coordinates, pd.Index(labels, dtype=object)), k=spec.k
+    )
 
 
 def _from_file(file: Path, labels: Sequence[Label], note: Callable[[str], None]) -> Graph:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrelax.cli.graphs import GraphSpec, make_graph, parse_graph
+from fedrelax.cli.config import look_here_for_modules
+from fedrelax.cli.graphs import make_graph, parse_graph
 from fedrelax.cli.settings import LearningConfig, parts_of
 from fedrelax.cli.splitting import NONE, Splitting, splitting_of
 from fedrelax.datasets import Table, prepare_table, read_table
 from fedrelax.errors import FedRelaxError, did_you_mean, listing
+from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.graph import Graph
 from fedrelax.linear.arrays import centre_and_spread
 from fedrelax.models import LinearModel, SoftmaxModel
@@ -23,11 +24,12 @@ from fedrelax.public import DRAWS
 from fedrelax.schema import Preparation, Schema
 from fedrelax.schema.kinds import find_column, where
 from fedrelax.schema.reading import PARQUET_ENDINGS, TEXT_ENDINGS
+from fedrelax.solvers import FedRelax
 from fedrelax.splits import group_rows
 from fedrelax.storage import SavedResult
-from fedrelax.storage.formats import check_savable
 from fedrelax.storage.labels import by_text, check_labels, find_label
-from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label, Model
+from fedrelax.storage.saving import Fitted
+from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 if TYPE_CHECKING:
     from pandas import Series
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The rows, who trains on which, the graph, and the name and model of every node."""
+    """The rows, who trains on which, the graph, and the name of every node's model."""
 
     X: FloatArray
     """One number per row and column of the schema; see ``datasets.Table``."""
@@ -48,7 +50,6 @@ class Inputs:
     graph: Graph | None
     """None for ``--graph complete``: no pair of nodes is nearer than another."""
     model_names: dict[Label, str]
-    models: dict[Label, Model]
     public: str | FloatArray
     splitting: Splitting
     schema: Schema | None = None
@@ -57,54 +58,33 @@ class Inputs:
         """Return features, targets and nodes of the rows that a mask marks."""
         return self.X[mask], self.y[mask], self.nodes[mask]
 
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """A table as read, from which inputs are made for any choice of training rows."""
-
-    config: LearningConfig
-    spec: GraphSpec
-    frame: DataFrame
-    table: Table
-    model_names: dict[Label, str]
-    public: str | FloatArray
-    splitting: Splitting
-    note: Callable[[str], None]
-
-    def inputs(self, train: AnyArray, test: AnyArray | None = None) -> Inputs:
-        """Return the inputs of a split: models see nothing but its training rows."""
-        table, names = self.table, self.model_names
-        ready = Preparation.of(
-            table.schema,
-            table.X[train],
-            group_rows(table.nodes[train], int(train.sum())),
-            encoded=False,  # the estimator alone encodes the rows
-            measure=self.config.schema is None,
-        )
-        graph = make_graph(self.spec, self.frame, table, self.note)
-        check_labels(list(names) if graph is None else graph.labels)
-        made = {name: model_by_name(name, table.task) for name in dict.fromkeys(names.values())}
-        if ready.is_plain:
-            set_scale(made.values(), table.X[train])
-        return Inputs(
-            X=table.X,
-            y=table.y,
-            nodes=table.nodes,
-            train=train,
-            test=~train if test is None else test,
-            task=table.task,
-            feature_names=table.feature_names,
-            graph=graph,
-            model_names=names,
-            models={label: made[name] for label, name in names.items()},
+    def estimator(self, config: LearningConfig, train: AnyArray) -> Fitted:
+        """Return the estimator for these training rows, of which alone it knows, not yet fitted."""
+        X, _, nodes = self.rows(train)
+        schema, plain, names = self.schema, True, self.model_names
+        if schema is not None:
+            rows, measure = group_rows(nodes, len(nodes)), config.schema is None
+            # the estimator alone encodes the rows
+            ready = Preparation.of(schema, X, rows, encoded=False, measure=measure)
+            schema, plain = ready.schema, ready.is_plain
+        made = {name: model_by_name(name, self.task) for name in dict.fromkeys(names.values())}
+        for model in made.values():
+            if plain and isinstance(model, LinearModel | SoftmaxModel):
+                # so that one penalty suits all units
+                model.set_params(scale=centre_and_spread(X)[1].tolist())
+        kind = FedRelaxRegressor if self.task == "regression" else FedRelaxClassifier
+        return kind(
+            "auto" if set(made) == {"auto"} else {label: made[names[label]] for label in names},
+            graph=self.graph,
             public=self.public,
-            splitting=self.splitting,
-            schema=ready.schema,
+            schema=schema,
+            solver=FedRelax(update=config.update) if config.update != "auto" else None,
+            **config.estimator_arguments(),
         )
 
 
-def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
-    """Read and check the table, the names of the models and the public rows."""
+def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
+    """Read and check the table, the graph, the names of the models and the public rows."""
     spec = parse_graph(config.graph)
     for name in {config.model, *config.model_for.values()}:
         if ":" in name:
@@ -137,43 +117,28 @@ def read_source(config: LearningConfig, note: Callable[[str], None]) -> Source:
         note(f"No complete row, so no model: {listing(sorted(gone, key=str), most=3)}.")
     if places and features is None:
         note(f"{listing(places)}: coordinates, not features; --features can name them as both.")
-    return Source(
-        config=config,
-        spec=spec,
-        frame=frame,
-        table=table,
-        model_names=model_names(config, table),
-        public=public_rows(config.public, table.schema),
-        splitting=splitting_of(config, frame, table, note),
-        note=note,
+    model_names, public = _model_names(config, table), _public_rows(config.public, table.schema)
+    splitting = splitting_of(config, frame, table, note)
+    train, test = splitting.masks(table.nodes, note)
+    graph = make_graph(spec, frame, table, note)
+    check_labels(list(model_names) if graph is None else graph.labels)
+    return Inputs(
+        X=table.X,
+        y=table.y,
+        nodes=table.nodes,
+        train=train,
+        test=test,
+        task=table.task,
+        feature_names=table.feature_names,
+        graph=graph,
+        model_names=model_names,
+        public=public,
+        splitting=splitting,
+        schema=table.schema,
     )
 
 
-def read_inputs(config: LearningConfig, note: Callable[[str], None]) -> Inputs:
-    """Read and check the table, the graph, the models and the public rows of one split."""
-    source = read_source(config, note)
-    inputs = source.inputs(*source.splitting.masks(source.table.nodes, note))
-    for label in {name: label for label, name in inputs.model_names.items()}.values():
-        check_savable(label, inputs.models[label])  # what cannot be saved should not be trained
-    return inputs
-
-
-def set_scale(models: Iterable[Model], X: FloatArray) -> None:
-    """Give our linear models the spread of each feature, so that one penalty suits all units."""
-    scale = centre_and_spread(X)[1].tolist()
-    for model in models:
-        if isinstance(model, LinearModel | SoftmaxModel):
-            model.set_params(scale=scale)
-
-
-def look_here_for_modules() -> None:
-    """Let ``my_models:Model`` be found in the working directory, which cannot shadow installed modules."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-
-
-def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
+def _model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
     """Return the name of every node's model."""
     labels = list(dict.fromkeys(table.nodes.tolist()))
     names = dict.fromkeys(labels, config.model)
@@ -187,7 +152,7 @@ def model_names(config: LearningConfig, table: Table) -> dict[Label, str]:
     return names
 
 
-def public_rows(text: str, schema: Schema) -> str | FloatArray:
+def _public_rows(text: str, schema: Schema) -> str | FloatArray:
     """Return the name of a way to draw rows, or the rows of a file with the same columns."""
     if text in DRAWS:
         return text

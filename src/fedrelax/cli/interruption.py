@@ -12,8 +12,7 @@ from functools import partial
 from types import FrameType
 from typing import Self
 
-from fedrelax.cli.console import INTERRUPTED, Stopped
-from fedrelax.cli.progress import Activity
+from fedrelax.cli.console import INTERRUPTED, Activity, Stopped
 from fedrelax.runtime import Callback, Record
 from fedrelax.storage import Checkpoint
 from fedrelax.storage.checkpoints import Interrupted
@@ -107,9 +106,7 @@ class Watch(Callback):
     ``where`` says on which rows the models train.
     """
 
-    def __init__(
-        self, activity: Activity, interruption: Interruption, where: str = "training rows"
-    ) -> None:
+    def __init__(self, activity: Activity, interruption: Interruption, where: str) -> None:
         self._activity, self._interruption, self._where = activity, interruption, where
         self._rounds = 0
 

@@ -1,130 +1,123 @@
-"""``fedrelax join``, ``update`` and ``unplug``: change a saved result, into a new directory."""
+"""``fedrelax join``, ``update`` and ``unplug``: change a saved result, into a new directory.
+
+out : Directory for the new result; DIR stays as it is.
+table : The table DIR was fitted to: results hold no rows, and only nodes with rows are refitted.
+tol : Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees.
+overwrite : Replace an earlier result in --out.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import Debug, SavedDir, Trust
+from fedrelax.cli.config import command
+from fedrelax.cli.console import Talk
+from fedrelax.cli.flags import SavedDir, Trust
 from fedrelax.cli.settings import parts_of
 
 if TYPE_CHECKING:
     from fedrelax.living import Change
 
-Out = Annotated[Path, typer.Option(help="Directory for the new result; DIR stays as it is.")]
-OldRows = Annotated[
-    Path | None,
-    typer.Option(
-        help="The table DIR was fitted to: results hold no rows, and only nodes with rows are refitted."
-    ),
-]
-Tol = Annotated[
-    float | None,
-    typer.Option(
-        help="Relative change of predictions that counts as none. Default: 1e-4; 1e-2 for trees."
-    ),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier result in --out.")]
 UNMOVED = 1e-9
 """A relative change of predictions below this is rounding."""
 
 
+@command
 def join(
+    talk: Talk,
     directory: SavedDir,
-    data: Annotated[Path, typer.Argument(help="The newcomers' rows, with features and target.")],
-    out: Out,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Name of the newcomer, if it is one. Default: by the node column."),
-    ] = None,
-    neighbours: Annotated[
-        str | None,
-        typer.Option(
-            help="Whom it learns from: a,b,c. Default: by coordinates, or whose predictions fit."
-        ),
-    ] = None,
-    table: OldRows = None,
-    tol: Tol = None,
+    data: Path,
+    *,
+    out: Path,
+    label: str | None = None,
+    neighbours: str | None = None,
+    table: Path | None = None,
+    tol: float | None = None,
     trust: Trust = None,
-    overwrite: Overwrite = False,
-    debug: Debug = False,
+    overwrite: bool = False,
 ) -> None:
     """Add nodes to a trained network: each finds its neighbours and is fitted, and others as needed.
 
     [bold]Example:[/bold] fedrelax join result new_shop.csv --out grown
+
+    data : The newcomers' rows, with features and target.
+    label : Name of the newcomer, if it is one. Default: by the node column.
+    neighbours : Whom it learns from: a,b,c. Default: by coordinates, or whose predictions fit.
     """
-    with speaking(debug) as talk:
-        from fedrelax.cli.new_rows import Grown, positions_in
+    from fedrelax.cli.new_rows import Grown, positions_in
 
-        grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
-        near = [grown.node(text) for text in parts_of(neighbours or "")] or None
-        (X, y, nodes), frame = grown.newcomers(data, label)
-        for name in dict.fromkeys(nodes.tolist()):
-            talk.activity.doing(f"Fitting {name} and those near it")
-            own = nodes == name
-            change = grown.fitted.plug_in(
-                name,
-                X[own],
-                y[own],
-                neighbours=near,
-                position=None if near else positions_in(frame[own], grown.saved),
-                tol=tol,
-            )
-            _tell(change, talk)
-        grown.save()
+    grown = Grown(talk, directory, out, table, trust, overwrite)
+    near = [grown.node(text) for text in parts_of(neighbours or "")] or None
+    (X, y, nodes), frame = grown.newcomers(data, label)
+    for name in dict.fromkeys(nodes.tolist()):
+        talk.activity.doing(f"Fitting {name} and those near it")
+        own = nodes == name
+        change = grown.fitted.plug_in(
+            name,
+            X[own],
+            y[own],
+            neighbours=near,
+            position=None if near else positions_in(frame[own], grown.saved),
+            tol=tol,
+        )
+        _tell(change, talk)
+    grown.save()
 
 
+@command
 def update(
+    talk: Talk,
     directory: SavedDir,
-    data: Annotated[Path, typer.Argument(help="New rows of nodes of the network.")],
-    out: Out,
-    keep: Annotated[
-        int | None, typer.Option(help="Keep only this many of each node's newest rows.")
-    ] = None,
-    table: OldRows = None,
-    tol: Tol = None,
+    data: Path,
+    *,
+    out: Path,
+    keep: int | None = None,
+    table: Path | None = None,
+    tol: float | None = None,
     trust: Trust = None,
-    overwrite: Overwrite = False,
-    debug: Debug = False,
+    overwrite: bool = False,
 ) -> None:
     """Learn from new rows: they are predicted first, then their nodes are refitted, and others as needed.
 
     [bold]Example:[/bold] fedrelax update result this_week.csv --table rows.csv --keep 500 --out next
+
+    data : New rows of nodes of the network.
+    keep : Keep only this many of each node's newest rows.
     """
-    with speaking(debug) as talk:
-        from fedrelax.cli.new_rows import Grown
+    from fedrelax.cli.new_rows import Grown
 
-        grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
-        rows = grown.new_rows(data)
-        talk.activity.doing("Refitting the nodes of new rows and those near them")
-        _tell(grown.fitted.update(*rows, keep=keep, tol=tol), talk)
-        grown.save()
+    grown = Grown(talk, directory, out, table, trust, overwrite)
+    rows = grown.new_rows(data)
+    talk.activity.doing("Refitting the nodes of new rows and those near them")
+    _tell(grown.fitted.update(*rows, keep=keep, tol=tol), talk)
+    grown.save()
 
 
+@command
 def unplug(
+    talk: Talk,
     directory: SavedDir,
-    label: Annotated[str, typer.Argument(metavar="LABEL", help="The node to remove.")],
-    out: Out,
-    table: OldRows = None,
-    tol: Tol = None,
+    label: str,
+    *,
+    out: Path,
+    table: Path | None = None,
+    tol: float | None = None,
     trust: Trust = None,
-    overwrite: Overwrite = False,
-    debug: Debug = False,
+    overwrite: bool = False,
 ) -> None:
     """Remove a node: nothing of it goes into the new result, and its neighbours are refitted without it.
 
     [bold]Example:[/bold] fedrelax unplug result old_shop --out smaller
-    """
-    with speaking(debug) as talk:
-        from fedrelax.cli.new_rows import Grown
 
-        grown = Grown.of(directory, out, table, trust or [], talk, overwrite)
-        talk.activity.doing("Refitting the neighbours")
-        _tell(grown.fitted.unplug(grown.node(label), tol=tol), talk)
-        grown.save()
+    label : The node to remove.
+    """
+    from fedrelax.cli.new_rows import Grown
+
+    grown = Grown(talk, directory, out, table, trust, overwrite)
+    talk.activity.doing("Refitting the neighbours")
+    _tell(grown.fitted.unplug(grown.node(label), tol=tol), talk)
+    grown.save()
 
 
 def _tell(change: Change, talk: Talk) -> None:

@@ -7,14 +7,13 @@ import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from fedrelax.cli.console import Talk
 from fedrelax.cli.graphs import parse_graph
-from fedrelax.cli.inputs import look_here_for_modules, node_column, nodes_in
+from fedrelax.cli.inputs import node_column, nodes_in
 from fedrelax.datasets import read_table
 from fedrelax.errors import FedRelaxError, did_you_mean
 from fedrelax.schema.kinds import find_column, where
@@ -22,7 +21,7 @@ from fedrelax.schema.numbers import MISSING, read_numbers
 from fedrelax.storage.labels import by_text, check_labels, find_label
 from fedrelax.storage.loading import SavedResult, coded_rows, load_result, read_result
 from fedrelax.storage.places import check_directory
-from fedrelax.storage.saving import Fitted, save_grown
+from fedrelax.storage.saving import save_grown
 from fedrelax.typing import AnyArray, DataFrame, FloatArray, Label
 
 Rows = tuple[FloatArray, AnyArray, AnyArray]
@@ -31,46 +30,34 @@ SOURCE = Path("the request")
 """What messages call the table of new rows in a request."""
 
 
-@dataclass(frozen=True, eq=False)
 class Grown:
     """A loaded result that changes, and where the changed one is to be saved."""
 
-    saved: SavedResult
-    fitted: Fitted
-    out: Path
-    talk: Talk
-    overwrite: bool = False
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
+        talk: Talk,
         directory: Path,
         out: Path,
-        table: Path | None,
-        trust: Sequence[str],
-        talk: Talk,
+        table: Path | None = None,
+        trust: Sequence[str] | None = None,
         overwrite: bool = False,
-    ) -> Grown:
-        """Load a result, with the rows of its nodes if there is a table of them."""
+    ) -> None:
         talk.activity.doing(f"Loading {directory}")
-        check_directory(out, overwrite)
-        saved = read_result(directory)
-        if trust:
-            look_here_for_modules()
-        grown = cls(saved, load_result(saved, trust), out, talk, overwrite)
-        if not grown.fitted.can_go_on:
+        self.talk, self.out, self.overwrite = talk, check_directory(out, overwrite), overwrite
+        self.saved = read_result(directory)
+        self.fitted = load_result(self.saved, trust or [])
+        if not self.fitted.can_go_on:
             raise FedRelaxError(
                 f"{directory} lacks what is needed to change it (it was saved by a federation, with layers "
                 "around the exchange, or with sums of models that cannot be saved untrained); fit it "
                 "again, with --update refit if such sums are the reason"
             )
-        if table is not None:
-            frame = grown._read(table)
+        if table is not None:  # of the rows of its nodes
+            frame, saved = self._read(table), self.saved
             frame = frame.dropna(subset=[k for k in frame if k == saved.about["node_column"]])
             nodes = nodes_in(frame, saved, table, refuse=False)
             own = np.array([label in saved.graph for label in nodes], dtype=bool)
-            grown.fitted.know_rows(*grown._checked(frame[own], nodes[own], table)[0])
-        return grown
+            self.fitted.know_rows(*self._checked(frame[own], nodes[own], table)[0])
 
     def node(self, text: str) -> Label:
         """Return the node that a text names."""
@@ -170,21 +157,16 @@ def _target(
         raise FedRelaxError(f"{data}: {error}") from None
     classes = saved.task.classes
     if classes is None:
-        values = read_numbers(column, "")
+        values, gaps, what = read_numbers(column, ""), MISSING, "no number"
         wrong = np.isnan(values)
-        what = "no number"
     else:
-        labels = by_text(classes.tolist())
+        labels, gaps, what = by_text(classes.tolist()), frozenset([""]), "no class of this network"
         found = [find_label(value, labels) for value in column.tolist()]
         wrong = np.array([value is None for value in found], dtype=bool)
-        values = np.array(
-            [classes[0] if value is None else value for value in found], classes.dtype
-        )
-        what = "no class of this network"
-    gone = column.astype(object).where(column.notna(), "").astype(str).str.strip()
-    blank = gone.isin(MISSING if classes is None else [""]).to_numpy(bool)
-    missing = wrong & blank & may_miss
-    wrong = wrong & ~missing
+        values = np.array([classes[0] if v is None else v for v in found], classes.dtype)
+    texts = column.astype(object).where(column.notna(), "").astype(str).str.strip()
+    missing = wrong & texts.isin(gaps).to_numpy(bool) & may_miss
+    wrong &= ~missing
     if wrong.any():
         at = int(np.argmax(wrong))
         raise FedRelaxError(
@@ -203,7 +185,7 @@ class Learner:
     def __init__(self, directory: Path, table: Path, trust: tuple[str, ...], talk: Talk) -> None:
         self._home = directory.with_name(f"{directory.name}.learned")
         self._number = max([0, *(int(path.name) for path in self._home.glob("[0-9]" * 4))])
-        self._grown = Grown.of(directory, self._next(), table, trust, talk)
+        self._grown = Grown(talk, directory, self._next(), table, trust)
 
     def _next(self) -> Path:
         self._number += 1
@@ -226,4 +208,4 @@ class Learner:
         except BaseException:
             grown.fitted.living_.undo()
             raise
-        self._grown = replace(grown, saved=saved, out=self._next())
+        grown.saved, grown.out = saved, self._next()

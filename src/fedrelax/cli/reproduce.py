@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
-from fedrelax.cli.console import Talk, speaking
-from fedrelax.cli.flags import Debug
+from fedrelax.cli.config import command
+from fedrelax.cli.console import Talk
 from fedrelax.errors import FedRelaxError
 
 if TYPE_CHECKING:
@@ -20,43 +20,18 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, float)
 
 
+@command
 def reproduce(
-    figure: Annotated[
-        list[str],
-        typer.Argument(help="fig1a, fig1b, fig1c, fig2a, fig2b, fig3, fig4, fig5a, fig5b or all."),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="Directory for tables and pictures; finished runs in it are reused."),
-    ],
-    runs: Annotated[int, typer.Option(min=1, help="Repetitions with new data.")] = 5,
-    features: Annotated[
-        str | None,
-        typer.Option(
-            help="Values of d for the panels over d/m, e.g. 2,10,50 (m = 10). Default: the paper's."
-        ),
-    ] = None,
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="Values of sigma for the panels over noise, e.g. 0,1,5. Default: the paper's."
-        ),
-    ] = None,
-    alpha: Annotated[
-        str | None,
-        typer.Option(help="Values of alpha, e.g. 0,0.01,0.05. Default: the paper's."),
-    ] = None,
-    first_exchange: Annotated[
-        Literal["models", "zeros"],
-        typer.Option(
-            help="What neighbours hear before round 1: models (as the paper says) or zeros (as the "
-            "authors' code does)."
-        ),
-    ] = "models",
-    jobs: Annotated[
-        int, typer.Option(help="Workers; -1 for all cores. The result does not change.")
-    ] = 1,
-    debug: Debug = False,
+    talk: Talk,
+    figure: list[str],
+    *,
+    out: Path,
+    runs: Annotated[int, typer.Option(min=1)] = 5,
+    features: str | None = None,
+    noise: str | None = None,
+    alpha: str | None = None,
+    first_exchange: Literal["models", "zeros"] = "models",
+    jobs: int = 1,
 ) -> None:
     """Reproduce the paper's experiments: tables, pictures, and which of its statements hold.
 
@@ -66,49 +41,58 @@ def reproduce(
     The linear figures take a minute or two together, a tree figure minutes to hours (d = 50).
 
     [bold]Example:[/bold] fedrelax reproduce fig1a fig1c --runs 20 --jobs 2 --out paper
+
+    figure : fig1a, fig1b, fig1c, fig2a, fig2b, fig3, fig4, fig5a, fig5b or all.
+    out : Directory for tables and pictures; finished runs in it are reused.
+    runs : Repetitions with new data.
+    features : Values of d for the panels over d/m, e.g. 2,10,50 (m = 10). Default: the paper's.
+    noise : Values of sigma for the panels over noise, e.g. 0,1,5. Default: the paper's.
+    alpha : Values of alpha, e.g. 0,0.01,0.05. Default: the paper's.
+    first_exchange : What neighbours hear before round 1: models (as the paper says) or zeros (as the
+        authors' code does).
+    jobs : Workers; -1 for all cores. The result does not change.
     """
-    with speaking(debug) as talk:
-        from fedrelax.cli.interruption import start_workers
-        from fedrelax.paper.catalog import Choice, figures
-        from fedrelax.paper.reproduce import draw_figures, markdown
-        from fedrelax.paper.reproduce import reproduce as compute
-        from fedrelax.runtime.workers import check_jobs
+    from fedrelax.cli.interruption import start_workers
+    from fedrelax.paper.catalog import Choice, figures
+    from fedrelax.paper.reproduce import draw_figures, markdown
+    from fedrelax.paper.reproduce import reproduce as compute
+    from fedrelax.runtime.workers import check_jobs
 
-        check_jobs(jobs)
-        ask = Choice(
-            features=_numbers("--features", features, int),
-            noise=_numbers("--noise", noise, float),
-            alpha=_numbers("--alpha", alpha, float),
-            first_exchange=first_exchange,
-        )
-        wanted = [one.name for one in figures(figure, ask)]
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FedRelaxError(
-                f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
-            ) from error
-        talk.activity.doing(f"Running {', '.join(wanted)}")
-        start_workers(jobs)
+    check_jobs(jobs)
+    ask = Choice(
+        features=_numbers("--features", features, int),
+        noise=_numbers("--noise", noise, float),
+        alpha=_numbers("--alpha", alpha, float),
+        first_exchange=first_exchange,
+    )
+    wanted = [one.name for one in figures(figure, ask)]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FedRelaxError(
+            f"--out {out} cannot be written ({error.strerror or error}); choose another directory"
+        ) from error
+    talk.activity.doing(f"Running {', '.join(wanted)}")
+    start_workers(jobs)
 
-        def show(done: int, total: int, what: str) -> None:
-            text = f"{done} of {total} runs of {', '.join(wanted)}"
-            talk.activity.doing(text, done=done, total=total)
+    def show(done: int, total: int, what: str) -> None:
+        text = f"{done} of {total} runs of {', '.join(wanted)}"
+        talk.activity.doing(text, done=done, total=total)
 
-        done = compute(figure, out, runs=runs, jobs=jobs, ask=ask, progress=show)
-        talk.activity.doing("Writing tables and drawing")
-        for name, frame in done.frames.items():
-            frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
-        command = shlex.join(["fedrelax", *sys.argv[1:]])
-        (out / "summary.md").write_text(markdown(done, runs, command), encoding="utf-8")
-        kinds = "CSV, PNG and SVG"
-        try:
-            draw_figures(done, out, runs)
-        except ImportError:
-            kinds = "CSV"
-            talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
-        _tell(done, runs, talk)
-        talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")
+    done = compute(figure, out, runs=runs, jobs=jobs, ask=ask, progress=show)
+    talk.activity.doing("Writing tables and drawing")
+    for name, frame in done.frames.items():
+        frame.to_csv(out / f"{name}.csv", index=False, float_format="%.10g")
+    command = shlex.join(["fedrelax", *sys.argv[1:]])
+    (out / "summary.md").write_text(markdown(done, runs, command), encoding="utf-8")
+    kinds = "CSV, PNG and SVG"
+    try:
+        draw_figures(done, out, runs)
+    except ImportError:
+        kinds = "CSV"
+        talk.note("no pictures: matplotlib is missing; pip install 'fedrelax[report]' adds it.")
+    _tell(done, runs, talk)
+    talk.plain(f"See {out / 'summary.md'}; {kinds} files of each figure are next to it.")
 
 
 def _numbers(flag: str, text: str | None, kind: type[Number]) -> tuple[Number, ...] | None:

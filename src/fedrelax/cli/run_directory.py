@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedrelax.cli.config import check_trusted, make_config
@@ -21,41 +19,29 @@ from fedrelax.errors import FedRelaxError
 from fedrelax.files import TABLE, read_file, read_text, why_unread, write_whole
 from fedrelax.public import DRAWS
 from fedrelax.storage import Checkpoint
-from fedrelax.storage.checking import reading
+from fedrelax.storage.checking import fingerprint, reading
 from fedrelax.storage.checkpoints import Interrupted
 from fedrelax.storage.places import NotWritten, advice_for
 
 ENDING, SETTINGS, FORMAT = ".checkpoint", "run.json", 1
-TRAINING, ALL_ROWS = "training", "all-rows"
 
 
-@dataclass(frozen=True, eq=False)
 class RunDirectory:
-    """Where a run of ``fit`` is kept: next to the result, and deleted once that is written."""
+    """Where a run of ``fit`` is kept: next to the result, and deleted once that is written.
 
-    where: Path
-    training: Checkpoint
-    all_rows: Checkpoint
-    trust: tuple[str, ...] = ()
-    """What has to be typed to continue if models run code of their own."""
+    It has two checkpoints: of the run that is measured, and of that on all rows.
+    """
 
-    @classmethod
-    def of(cls, where: Path, config: FitConfig) -> RunDirectory:
-        """Return the directory with its two checkpoints: of the measured run, and of that on all rows."""
+    def __init__(self, config: FitConfig, where: Path | None = None) -> None:
         every = config.checkpoint_every or 1
-        named = dict.fromkeys((config.model, *config.model_for.values()))
-        trust = [word for name in named if ":" in name for word in ("--trust", name)]
-        return cls(
-            where,
-            Checkpoint(where / TRAINING, every),
-            Checkpoint(where / ALL_ROWS, every),
-            tuple(trust),
-        )
+        self.config, self.where = config, checkpoint_of(config.out) if where is None else where
+        self.training = Checkpoint(self.where / "training", every)
+        self.all_rows = Checkpoint(self.where / "all-rows", every)
 
     @classmethod
     def begin(cls, config: FitConfig) -> RunDirectory:
         """Make the directory of a new run and write down what it depends on."""
-        made = cls.of(checkpoint_of(config.out), config)
+        made = cls(config)
         if os.path.lexists(made.where):
             if not config.overwrite or not (made.where / SETTINGS).is_file():
                 raise FedRelaxError(
@@ -103,12 +89,13 @@ class RunDirectory:
 
     def _how_to_go_on(self) -> str:
         """Return the sentence that says how to continue; if nothing was kept, delete what is left."""
-        if any(self.where.glob("*/*.state")):
-            return (
-                f"continue with: {shlex.join(['fedrelax', 'resume', str(self.where), *self.trust])}"
-            )
-        self.forget()
-        return ""
+        if not any(self.where.glob("*/*.state")):
+            self.forget()
+            return ""
+        names = dict.fromkeys((self.config.model, *self.config.model_for.values()))
+        # what has to be typed to continue if models run code of their own
+        trust = [word for name in names if ":" in name for word in ("--trust", name)]
+        return f"continue with: {shlex.join(['fedrelax', 'resume', str(self.where), *trust])}"
 
     def forget(self) -> None:
         """Delete what was kept, and nothing else."""
@@ -123,8 +110,8 @@ class RunDirectory:
     @classmethod
     def find(
         cls, directory: Path, trust: Sequence[str] = (), **typed: str | bool | None
-    ) -> tuple[RunDirectory, FitConfig]:
-        """Return a run that was stopped, and its settings; refuse tables that have changed since.
+    ) -> RunDirectory:
+        """Return a run that was stopped; refuse tables that have changed since.
 
         ``typed`` holds the settings that its file must not decide.
         """
@@ -147,7 +134,7 @@ class RunDirectory:
                     f"{name} has changed since the run was stopped, so the run cannot continue; restore "
                     "the file, or run fedrelax fit again"
                 )
-        return cls.of(where, config), config
+        return cls(config, where)
 
 
 def checkpoint_of(out: Path) -> Path:
@@ -173,6 +160,6 @@ def _settings(config: FitConfig) -> bytes:
 
 def _checksum(path: Path) -> str:
     try:
-        return hashlib.sha256(read_file(path, TABLE)).hexdigest()
+        return fingerprint(read_file(path, TABLE))
     except OSError as error:
         raise FedRelaxError(f"{path} cannot be read ({why_unread(error)})") from error

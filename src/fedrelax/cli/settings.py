@@ -63,172 +63,104 @@ def number_of_workers(value: int) -> int:
 
 
 Alpha = Literal["auto"] | Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Level = Literal["auto"] | Annotated[float, Field(ge=0, le=1)]
-Rounds = Annotated[int | None, Field(ge=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
-    """The settings of every command that learns from a table."""
+    """The settings of every command that learns from a table.
+
+    data : The table: .csv (separated by comma, semicolon or tab) or .parquet.
+    node : Column that names the node of each row.
+    target : Column to predict.
+    features : Columns to predict from, as a,b,c. Default: all other columns.
+    schema : JSON file that says what the columns mean (names, kinds, categories, scales), such as the
+        schema.json of a result. Default: found from the table.
+    task : auto, regression or classification. Default: auto.
+    graph : Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these
+        columns), or edges:FILE (a table with the columns source,target,weight). Default: complete.
+    model : auto (found from the rows, with all settings: linear, curves, or trees where they do
+        better), ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an extra:
+        torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm; or package.module:name of a class, or of
+        a function that returns a model. Default: auto.
+    model_for : Another model for one node; can be repeated.
+    alpha : How much neighbours count, from 0 (each alone) upwards. Default: auto, which chooses alpha
+        and the rounds by cross-validation on the training rows.
+    update : refit trains one model on a node's own rows and its neighbours' predictions, as in the
+        paper; difference learns from own rows only what the neighbours' predictions leave open.
+        Default: auto, which is difference for --model tree, forest, boosting, knn, svm, xgboost and
+        lightgbm where alpha is chosen, and refit otherwise.
+    level : Share of the pull that applies to a node's average prediction, from 0 (nodes learn only each
+        other's shape) to 1 (as in the paper). Default: auto, chosen with alpha.
+    rounds : Maximum number of rounds. Default: 20; 200 for linear models, whose rounds are cheap.
+    wiring : fixed keeps the graph; rewire lets every node keep the neighbours that agree with it;
+        guarded does so where some may lie; discover finds neighbours where no graph is given; auto
+        chooses on the training rows. Default: auto, or fixed if alpha is given.
+    quick : Try fewer settings where they are chosen, for a few seconds: no wiring, no curves, no other
+        kinds of models.
+    minutes : How long the choice of settings may take; what does not fit is left out, and a note says
+        what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-every.
+    public : The rows on which neighbours compare predictions: a table file, or how to draw them: blend,
+        gaussian, marginals, uniform, standard or bootstrap. Default: blend.
+    public_rows : How many public rows to draw. Default: 200, or 2,000 where boosting is tried.
+    test_share : Share of each node's rows held out for testing. Default: 0.2. 0 trains on everything
+        and measures nothing.
+    split_by : Column whose values are held out whole, at all nodes: days, patients, batches; none holds
+        out rows at random. Default: a column of dates that nodes have in common, else none.
+    overwrite : Replace an earlier result in --out.
+    jobs : Workers; -1 for all cores. The result does not change. Default: 1.
+    backend : Where to train nodes that are not computed all at once: threads, processes or, with an
+        extra, a dask or ray cluster. The result does not change. Default: threads or processes, as
+        suits the models.
+    address : The cluster to join, with --backend dask or ray.
+    seed : Same seed, same result. Default: 0.
+    json : Print one JSON object.
+    debug : Show tracebacks.
+    """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     command: ClassVar[str]
 
     data: Path = flag(
-        ARGUMENTS,
-        "The table: .csv (separated by comma, semicolon or tab) or .parquet.",
-        needed="the table to learn from, as the first argument or as data in the file",
+        ARGUMENTS, needed="the table to learn from, as the first argument or as data in the file"
     )
-    node: str = flag(
-        DATA,
-        "Column that names the node of each row.",
-        needed="the column that names the node of each row",
-    )
-    target: str = flag(DATA, "Column to predict.", needed="the column to predict")
-    features: Annotated[tuple[str, ...] | None, BeforeValidator(one_or_many)] = flag(
-        DATA,
-        "Columns to predict from, as a,b,c. Default: all other columns.",
-    )
-    schema: Path | None = flag(
-        DATA,
-        "JSON file that says what the columns mean (names, kinds, categories, scales), such "
-        "as the schema.json of a result. Default: found from the table.",
-    )
-    task: Literal["auto", "regression", "classification"] = flag(
-        DATA, "auto, regression or classification. Default: auto.", default="auto"
-    )
-    graph: str = flag(
-        LEARNING,
-        "Who learns from whom: complete (all from all), knn:lat,lon:5 (the 5 nearest by these "
-        "columns), or edges:FILE (a table with the columns source,target,weight). Default: complete.",
-        default="complete",
-    )
-    model: str = flag(
-        MODELS,
-        "auto (found from the rows, with all settings: linear, curves, or trees where they do "
-        "better), ridge, linear, logistic, tree, forest, boosting, mlp, svm, knn; with an "
-        "extra: torch-mlp, torch-linear, keras-mlp, xgboost, lightgbm; or "
-        "package.module:name of a class, or of a function that returns a model. Default: "
-        "auto.",
-        default="auto",
-    )
+    node: str = flag(DATA, needed="the column that names the node of each row")
+    target: str = flag(DATA, needed="the column to predict")
+    features: Annotated[tuple[str, ...] | None, BeforeValidator(one_or_many)] = flag(DATA)
+    schema: Path | None = flag(DATA)
+    task: Literal["auto", "regression", "classification"] = flag(DATA, default="auto")
+    graph: str = flag(LEARNING, default="complete")
+    model: str = flag(MODELS, default="auto")
     model_for: Annotated[dict[str, str], BeforeValidator(pairs_of)] = flag(
-        MODELS,
-        "Another model for one node; can be repeated.",
-        default=dict,
-        metavar="NODE=MODEL",
+        MODELS, default=dict, metavar="NODE=MODEL"
     )
-    alpha: Alpha = flag(
-        LEARNING,
-        "How much neighbours count, from 0 (each alone) upwards. Default: auto, which chooses "
-        "alpha and the rounds by cross-validation on the training rows.",
-        default="auto",
-        argument="alpha",
+    alpha: Alpha = flag(LEARNING, default="auto", argument="alpha")
+    update: Literal["auto", "refit", "difference"] = flag(LEARNING, default="auto")
+    level: Literal["auto"] | Annotated[float, Field(ge=0, le=1)] = flag(
+        LEARNING, default="auto", argument="level"
     )
-    update: Literal["auto", "refit", "difference"] = flag(
-        LEARNING,
-        "refit trains one model on a node's own rows and its neighbours' predictions, as in the "
-        "paper; difference learns from own rows only what the neighbours' predictions leave open. "
-        "Default: auto, which is difference for --model tree, forest, boosting, knn, svm, "
-        "xgboost and lightgbm where alpha is chosen, and refit otherwise.",
-        default="auto",
-    )
-    level: Level = flag(
-        LEARNING,
-        "Share of the pull that applies to a node's average prediction, from 0 (nodes learn "
-        "only each other's shape) to 1 (as in the paper). Default: auto, chosen with alpha.",
-        default="auto",
-        argument="level",
-    )
-    rounds: Rounds = flag(
-        LEARNING,
-        "Maximum number of rounds. Default: 20; 200 for linear models, whose rounds are cheap.",
-        argument="rounds",
-    )
-    wiring: Annotated[str | None, AfterValidator(known_wiring)] = flag(
-        LEARNING,
-        "fixed keeps the graph; rewire lets every node keep the neighbours that agree with "
-        "it; guarded does so where some may lie; discover finds neighbours where no graph is "
-        "given; auto chooses on the training rows. Default: auto, or fixed if alpha is given.",
-        argument="wiring",
-    )
-    quick: bool = flag(
-        LEARNING,
-        "Try fewer settings where they are chosen, for a few seconds: no wiring, no curves, "
-        "no other kinds of models.",
-        default=False,
-        argument="quick",
-    )
+    rounds: Annotated[int | None, Field(ge=0)] = flag(LEARNING, argument="rounds")
+    wiring: Annotated[str | None, AfterValidator(known_wiring)] = flag(LEARNING, argument="wiring")
+    quick: bool = flag(LEARNING, default=False, argument="quick")
     minutes: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = flag(
-        LEARNING,
-        "How long the choice of settings may take; what does not fit is left out, and a note "
-        "says what. Default: 0.5, or a few seconds with --quick; no limit with --checkpoint-"
-        "every.",
-        argument="minutes",
+        LEARNING, argument="minutes"
     )
-    public: str = flag(
-        LEARNING,
-        "The rows on which neighbours compare predictions: a table file, or how to draw them: "
-        "blend, gaussian, marginals, uniform, standard or bootstrap. Default: blend.",
-        default="blend",
-    )
-    public_rows: Annotated[int, Field(ge=1)] | None = flag(
-        LEARNING,
-        "How many public rows to draw. Default: 200, or 2,000 where boosting is tried.",
-        default=None,
-        argument="public_rows",
-    )
-    test_share: Annotated[float, Field(ge=0, lt=1)] = flag(
-        DATA,
-        "Share of each node's rows held out for testing. Default: 0.2. 0 trains on everything "
-        "and measures nothing.",
-        default=0.2,
-    )
-    split_by: str | None = flag(
-        DATA,
-        "Column whose values are held out whole, at all nodes: days, patients, batches; none "
-        "holds out rows at random. Default: a column of dates that nodes have in common, else "
-        "none.",
-        metavar="COLUMN",
-    )
-    overwrite: bool = flag(
-        OUTPUT,
-        "Replace an earlier result in --out.",
-        default=False,
-        saved=False,
-        only_typed=True,
-    )
+    public: str = flag(LEARNING, default="blend")
+    public_rows: Annotated[int, Field(ge=1)] | None = flag(LEARNING, argument="public_rows")
+    test_share: Annotated[float, Field(ge=0, lt=1)] = flag(DATA, default=0.2)
+    split_by: str | None = flag(DATA, metavar="COLUMN")
+    overwrite: bool = flag(OUTPUT, default=False, saved=False, only_typed=True)
     jobs: Annotated[int, AfterValidator(number_of_workers)] = flag(
-        OUTPUT,
-        "Workers; -1 for all cores. The result does not change. Default: 1.",
-        default=1,
-        argument="n_jobs",
+        OUTPUT, default=1, argument="n_jobs"
     )
     backend: Literal["threads", "processes", "dask", "ray"] | None = flag(
-        OUTPUT,
-        "Where to train nodes that are not computed all at once: threads, processes or, with "
-        "an extra, a dask or ray cluster. The result does not change. Default: threads or "
-        "processes, as suits the models.",
-        argument="backend",
-        saved=False,
-        only_typed=True,
+        OUTPUT, argument="backend", saved=False, only_typed=True
     )
     address: str | None = flag(
-        OUTPUT,
-        "The cluster to join, with --backend dask or ray.",
-        metavar="HOST:PORT",
-        argument="address",
-        saved=False,
-        only_typed=True,
+        OUTPUT, metavar="HOST:PORT", argument="address", saved=False, only_typed=True
     )
-    seed: Annotated[int, Field(ge=0)] = flag(
-        OUTPUT,
-        "Same seed, same result. Default: 0.",
-        default=0,
-        argument="random_state",
-    )
-    json: bool = flag(OUTPUT, "Print one JSON object.", default=False, saved=False)
-    debug: bool = flag(OUTPUT, "Show tracebacks.", default=False, saved=False)
+    seed: Annotated[int, Field(ge=0)] = flag(OUTPUT, default=0, argument="random_state")
+    json: bool = flag(OUTPUT, default=False, saved=False)
+    debug: bool = flag(OUTPUT, default=False, saved=False)
 
     def estimator_arguments(self) -> dict[str, Any]:
         """Return the estimator's arguments by name."""
@@ -247,26 +179,19 @@ class LearningConfig:
     def to_file(self, **found: Any) -> dict[str, Any]:
         """Return what ``config.toml`` holds: all that a run depends on, with what was ``found``."""
         settings = {**self.absolute(), **found}
-        pairs = settings.pop("model_for")
-        saved = [
-            name
-            for name, flag in flags_of(type(self)).items()
-            if flag.saved and settings.get(name) is not False
-        ]
-        named = {name.replace("_", "-"): settings[name] for name in saved if name in settings}
+        pairs = settings.pop("model_for")  # a table, which has to come last
+        flags = flags_of(type(self)).items()
+        saved = [k for k, flag in flags if flag.saved and settings.get(k, False) is not False]
+        named = {name.replace("_", "-"): settings[name] for name in saved}
         return {**named, "model-for": pairs} if pairs else named
 
 
 FLAGS = {
-    "overwrite": "--overwrite",
-    "public": "--public",
-    "task": "--task",
-    "trust": "--trust",
-    "update": "--update",
+    **{name: f"--{name}" for name in ("overwrite", "public", "task", "trust", "update")},
     "unknown": "--unknown-nodes",
     **{
-        flag.argument: flag.named(name)
-        for name, flag in flags_of(LearningConfig).items()
+        flag.argument: flag.named(k)
+        for k, flag in flags_of(LearningConfig).items()
         if flag.argument
     },
 }

@@ -154,7 +154,7 @@ def _is_shared(values: AnyArray, nodes: AnyArray) -> bool:
 def _values(frame: DataFrame, column: Hashable, table: Table) -> AnyArray:
     """Return the column's value in each row: dates as dates, numbers as numbers, else text."""
     values, kind = frame[column].iloc[table.row_index], kind_of(frame[column])
-    found, wrong = values, values.isna().to_numpy()
+    found, wrong = values.astype(str).str.strip().to_numpy(dtype=str), values.isna().to_numpy()
     if kind == "numbers":
         found = to_numbers(values)
     elif kind == "dates":
@@ -166,16 +166,13 @@ def _values(frame: DataFrame, column: Hashable, table: Table) -> AnyArray:
             f"--split-by: column {column!r} has {int(wrong.sum())} values that are missing or no "
             f"{kind}, the first, {str(values.iloc[first])!r}, on {where(values.index, first)}; correct them"
         )
-    if kind in ("numbers", "dates"):
-        return np.asarray(found)
-    return np.asarray(values.astype(str).str.strip().to_numpy(dtype=str))
+    return np.asarray(found)
 
 
 def _moment(text: str, frame: DataFrame, column: Hashable) -> float:
     import pandas as pd
 
-    kind, one = kind_of(frame[column]), pd.Series([text])
-    start = float("nan")
+    kind, one, start = kind_of(frame[column]), pd.Series([text]), float("nan")
     if kind == "numbers":
         start = float(pd.to_numeric(one, errors="coerce")[0])
     elif kind == "dates":

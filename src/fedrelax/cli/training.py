@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fedrelax.cli import interruption
 from fedrelax.cli.console import Talk
 from fedrelax.cli.fit import FitConfig
 from fedrelax.cli.inputs import Inputs
-from fedrelax.cli.interruption import (
-    ALL_ROWS,
-    CAUSES,
-    SAVING,
-    WORKING,
-    Interruption,
-    Watch,
-    start_workers,
-)
+from fedrelax.cli.interruption import ALL_ROWS, SAVING, WORKING, Interruption, Watch
 from fedrelax.cli.run_directory import RunDirectory
-from fedrelax.cli.settings import LearningConfig
 from fedrelax.errors import FedRelaxError
-from fedrelax.estimators import FedRelaxClassifier, FedRelaxRegressor
 from fedrelax.evaluation import Evaluation, evaluate
 from fedrelax.live import LiveView
-from fedrelax.live.callback import STOPPED as STOPPED_LIVE
+from fedrelax.live.callback import STOPPED
 from fedrelax.models.names import kind_name, short_name
+from fedrelax.privacy import PrivateStatistics
 from fedrelax.report import ReportData, report_data
-from fedrelax.report.data.report_data import USUAL, loss_unit
-from fedrelax.report.data.rounding import short
 from fedrelax.report.page import write_report
-from fedrelax.runtime import Layer
+from fedrelax.runtime import Callback
 from fedrelax.solvers import FedRelax
-from fedrelax.storage import read_result, save_result
+from fedrelax.storage import Checkpoint, read_result, save_result
 from fedrelax.storage.places import NotWritten
 from fedrelax.storage.saving import Fitted
 from fedrelax.typing import DataFrame, Label
@@ -50,25 +40,6 @@ class Outcome:
     evaluation: Evaluation | None = None
     on_all_rows: bool = True
     """Whether the models were trained again on all rows, after measuring."""
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether a signal or the live page ended the rounds."""
-        return self.fitted.result_.reason in (*CAUSES.values(), STOPPED_LIVE)
-
-
-def estimator_of(inputs: Inputs, config: LearningConfig) -> Fitted:
-    """Return the estimator for the inputs, not yet fitted."""
-    kind = FedRelaxRegressor if inputs.task == "regression" else FedRelaxClassifier
-    everywhere = set(inputs.model_names.values())
-    return kind(
-        "auto" if everywhere == {"auto"} else inputs.models,
-        graph=inputs.graph,
-        public=inputs.public,
-        schema=inputs.schema,
-        solver=FedRelax(update=config.update) if config.update != "auto" else None,
-        **config.estimator_arguments(),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,64 +60,68 @@ class Run:
         Once a signal has ended a step early, the models that were measured are the outcome. ``more``
         holds arguments of the estimator that have no flag.
         """
-        inputs, config, talk, interruption = self.inputs, self.config, self.talk, self.interruption
+        inputs, config, talk, stopping = self.inputs, self.config, self.talk, self.interruption
         checkpoint = None if self.checkpoints is None else self.checkpoints.training
-        estimator = estimator_of(inputs, config)
         if config.epsilon is not None:
-            private = FedRelax(update=config.update, exchange=private_layers(config), tol=0.0)
-            estimator.set_params(solver=private)
-        start_workers(config.jobs, config.backend)
+            # without a seed: whoever knew it could subtract the noise
+            noise = PrivateStatistics(
+                epsilon=config.epsilon,
+                delta=1e-5 if config.delta is None else config.delta,
+                range=config.range,
+                random_state=None,
+            )
+            more["solver"] = FedRelax(update=config.update, exchange=[noise], tol=0.0)
+        estimator = inputs.estimator(config, inputs.train)
+        interruption.start_workers(config.jobs, config.backend)
         talk.activity.doing("Choosing settings")
-        callbacks = [Watch(talk.activity, interruption), self.view, checkpoint]
-        estimator.set_params(callbacks=[one for one in callbacks if one is not None], **more)
-        interruption.enter(WORKING, checkpoint)
+        callbacks = self._callbacks("training rows", checkpoint, self.view)
+        stopping.enter(WORKING, checkpoint)
         X, y, nodes = inputs.rows(inputs.train)
-        folds = inputs.splitting.folds(inputs.train)
-        fitted: Fitted = estimator.fit(X, y, nodes=nodes, **folds).set_params(callbacks=())
-        interruption.enter(WORKING if checkpoint is None else "")
-        outcome = Outcome(fitted)
-        if outcome.interrupted:
-            reason = fitted.result_.reason
+        estimator.set_params(callbacks=callbacks, **more)
+        fitted: Fitted = estimator.fit(X, y, nodes=nodes, **inputs.splitting.folds(inputs.train))
+        fitted.set_params(callbacks=())
+        stopping.enter(WORKING if checkpoint is None else "")
+        reason = fitted.result_.reason
+        if interrupted := reason in (*interruption.CAUSES.values(), STOPPED):
             talk.note(f"{reason} after round {fitted.n_rounds_}; its models are kept.")
         if self.view is not None:
             self.view.tell("The rounds are done; measuring and saving.", 1, 1)
         if inputs.train.all():
+            return Outcome(fitted)
+        talk.activity.doing("Measuring on test rows")
+        measured = evaluate(fitted, inputs.rows(inputs.train), inputs.rows(inputs.test))
+        lines = self._lines(fitted, measured.nodes["node"])
+        measured = replace(measured, nodes=measured.nodes.assign(model=lines["model"]))
+        outcome = Outcome(fitted, measured, on_all_rows=False)
+        if config.keep_test_out or config.epsilon is not None or interrupted:
             return outcome
-        outcome = Outcome(fitted, self._measured(fitted), on_all_rows=False)
-        if config.keep_test_out or config.epsilon is not None or outcome.interrupted:
-            return outcome
-        interruption.take()
-        if not interruption.cause:
+        stopping.take()
+        if not stopping.cause:
             try:
-                return self._on_all_rows(outcome)
+                return self._on_all_rows(fitted, measured)
             except KeyboardInterrupt:
                 if checkpoint is not None:
                     raise
-                interruption.take()
+                stopping.take()
         talk.note(
-            f"{interruption.cause}, so there is no second training on all rows: the models that were "
+            f"{stopping.cause}, so there is no second training on all rows: the models that were "
             "measured, trained on the training rows, are kept."
         )
         return outcome
 
-    def _measured(self, fitted: Fitted) -> Evaluation:
-        self.talk.activity.doing("Measuring on test rows")
-        inputs = self.inputs
-        measured = evaluate(fitted, inputs.rows(inputs.train), inputs.rows(inputs.test))
-        labels = list(measured.nodes["node"])
-        nodes = measured.nodes.assign(model=self._lines(fitted, labels)["model"])
-        return replace(measured, nodes=nodes)
+    def _callbacks(
+        self, where: str, checkpoint: Checkpoint | None, view: LiveView | None = None
+    ) -> list[Callback]:
+        watch = Watch(self.talk.activity, self.interruption, where)
+        return [one for one in (watch, view, checkpoint) if one is not None]
 
-    def _on_all_rows(self, outcome: Outcome) -> Outcome:
+    def _on_all_rows(self, fitted: Fitted, measured: Evaluation) -> Outcome:
         """Train again on all rows, with the settings that were measured."""
-        fitted, measured, inputs = outcome.fitted, outcome.evaluation, self.inputs
-        assert measured is not None
+        inputs = self.inputs
         checkpoint = None if self.checkpoints is None else self.checkpoints.all_rows
         self.interruption.enter(checkpoint=checkpoint)
-        activity = self.talk.activity
-        activity.doing(f"Training on {ALL_ROWS}, with these settings")
-        callbacks = [Watch(activity, self.interruption, ALL_ROWS), checkpoint]
-        fitted.set_params(callbacks=[one for one in callbacks if one is not None])
+        self.talk.activity.doing(f"Training on {ALL_ROWS}, with these settings")
+        fitted.set_params(callbacks=self._callbacks(ALL_ROWS, checkpoint))
         try:
             final = fitted.refitted(inputs.X, inputs.y, inputs.nodes)
         finally:
@@ -155,15 +130,13 @@ class Run:
         untested = self._lines(final, [label for label in final.models_ if label not in tested])
         return Outcome(final.set_params(callbacks=()), measured.with_untested(untested))
 
-    def _lines(self, fitted: Fitted, labels: list[Label]) -> DataFrame:
+    def _lines(self, fitted: Fitted, labels: Iterable[Label]) -> DataFrame:
         """Return a table of nodes and their models' names: as given, or what "auto" has found."""
         import pandas as pd
 
-        models, names = fitted.result_.models, self.inputs.model_names
-        kinds = [
-            kind_name(models[label]) if names[label] == "auto" else short_name(names[label])
-            for label in labels
-        ]
+        models, names, labels = fitted.result_.models, self.inputs.model_names, list(labels)
+        auto = {label for label in labels if names[label] == "auto"}
+        kinds = [kind_name(models[k]) if k in auto else short_name(names[k]) for k in labels]
         return pd.DataFrame({"node": labels, "model": kinds})
 
     def save(
@@ -171,7 +144,7 @@ class Run:
         outcome: Outcome,
         settings: Mapping[str, Any],
         comment: str,
-        more: Sequence[Callable[[Path], None]] = (),
+        *more: Callable[[Path], None],
     ) -> ReportData:
         """Write the directory and return what it shows; ``settings`` go to ``config.toml``.
 
@@ -244,23 +217,3 @@ def _write_views(draft: Path, talk: Talk) -> ReportData:
     else:
         talk.note("no report.html without plotly; pip install 'fedrelax[report]' adds it.")
     return data
-
-
-def live_view(inputs: Inputs, target: str, talk: Talk) -> LiveView:
-    """Return the view of a run; its address goes to stderr, as all notes do."""
-    return LiveView(
-        inputs.graph,
-        unit=loss_unit(USUAL[inputs.task], short(target, 28)),
-        say=talk.address,
-    )
-
-
-def private_layers(config: FitConfig) -> list[Layer]:
-    """Return the noise that was asked for, without a seed: whoever knew it could subtract the noise."""
-    from fedrelax.privacy import PrivateStatistics
-
-    if config.epsilon is None:
-        return []
-    delta = 1e-5 if config.delta is None else config.delta
-    spread = config.range
-    return [PrivateStatistics(epsilon=config.epsilon, delta=delta, range=spread, random_state=None)]

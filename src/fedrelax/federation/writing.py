@@ -20,7 +20,6 @@ from fedrelax.federation.settings import HubSettings
 from fedrelax.federation.site_run import SiteRun
 from fedrelax.graph import Graph
 from fedrelax.live import LiveView
-from fedrelax.live.state import Progress
 from fedrelax.models import LocalModel
 from fedrelax.models.elsewhere import Elsewhere, ElsewhereModel
 from fedrelax.models.names import short_name
@@ -122,7 +121,7 @@ class FederationView(LiveView):
             most = self._hub.settings.rounds
             words = f"Round {record.round} of {most}. Missing: {', '.join(missing)}."
             more = record.round < most
-            self._state.tell(Progress(words, record.round, most, stoppable=more))
+            self._state.tell(words, record.round, most, stoppable=more)
         return stop
 
 

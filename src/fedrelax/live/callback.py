@@ -10,19 +10,21 @@ import asyncio
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable
-from importlib import resources
-from typing import Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 from fedrelax.errors import counted
-from fedrelax.extras import need
+from fedrelax.extras import need_live
 from fedrelax.graph import Graph
-from fedrelax.live.state import LiveState, Progress
+from fedrelax.live.state import LiveState
 from fedrelax.report import palette
 from fedrelax.report.data.report_data import axis_labels
-from fedrelax.report.page.assembly import assemble, part, safe_json
+from fedrelax.report.page.assembly import assemble, part, safe_json, static
 from fedrelax.runtime import Callback, Outcome, Record
 from fedrelax.typing import Label, SparseMatrix
-from fedrelax.web import HEADERS, Server, check_live, listen
+
+if TYPE_CHECKING:
+    from fedrelax.web import Server
 
 HOST = "127.0.0.1"
 PACE, GRACE = 0.1, 3
@@ -31,33 +33,32 @@ PACE, GRACE = 0.1, 3
 
 def application(state: LiveState, page: str, policy: str) -> Any:
     """Return the application that sends the page and its events, and takes the wish to stop."""
-    starlette = need("starlette.applications", "live")
-    responses, routing = need("starlette.responses", "live"), need("starlette.routing", "live")
+    from starlette.applications import Starlette
+    from starlette.responses import HTMLResponse, Response, StreamingResponse
+    from starlette.routing import Route
 
-    async def show(request: Any) -> Any:
-        headers = {**HEADERS, "Content-Security-Policy": policy}
-        return responses.HTMLResponse(page, headers=headers)
+    from fedrelax.web import HEADERS
 
-    async def events(request: Any) -> Any:
+    async def show(request: Any) -> Response:
+        return HTMLResponse(page, headers={**HEADERS, "Content-Security-Policy": policy})
+
+    async def events(request: Any) -> Response:
         kind = "text/event-stream"
-        return responses.StreamingResponse(events_of(state), media_type=kind, headers=HEADERS)
+        return StreamingResponse(events_of(state), media_type=kind, headers=HEADERS)
 
-    async def stop(request: Any) -> Any:
+    async def stop(request: Any) -> Response:
         code = 202 if state.ask_to_stop() else 409
-        return responses.Response(status_code=code, headers=HEADERS)
+        return Response(status_code=code, headers=HEADERS)
 
-    routes = [
-        routing.Route("/", show),
-        routing.Route("/events", events),
-        routing.Route("/stop", stop, methods=["POST"]),
-    ]
-    return starlette.Starlette(routes=routes)
+    paths = (("/", show, "GET"), ("/events", events, "GET"), ("/stop", stop, "POST"))
+    routes = [Route(path, answer, methods=[way]) for path, answer, way in paths]
+    return Starlette(routes=routes)
 
 
 async def events_of(state: LiveState) -> AsyncIterator[str]:
     """Yield the newest state whenever it is newer than the last one sent, until the run is over."""
     network, figures = -1, -1
-    while not (state.progress.over and state.versions == (network, figures)):
+    while not (state.over and state.versions == (network, figures)):
         if state.versions[0] != network:
             network, text = await asyncio.to_thread(state.network_text)
             if text:
@@ -86,13 +87,9 @@ class LiveView(Callback):
     """
 
     def __init__(
-        self,
-        graph: Graph | None = None,
-        *,
-        unit: str = "",
-        say: Callable[[str], object] = print,
+        self, graph: Graph | None = None, *, unit: str = "", say: Callable[[str], object] = print
     ) -> None:
-        check_live()
+        need_live()
         self._graph, self._unit, self._say = graph, unit, say
         self._state = LiveState(graph)
         self._server: Server | None = None
@@ -130,7 +127,7 @@ class LiveView(Callback):
         self._state.record(record)
         words = f"Round {record.round} of {self._rounds}."
         more = record.round < self._rounds
-        self._state.tell(Progress(words, record.round, self._rounds, stoppable=more))
+        self._state.tell(words, record.round, self._rounds, stoppable=more)
         return STOPPED if self.stopped else None
 
     def end(self, outcome: Outcome) -> None:
@@ -146,10 +143,12 @@ class LiveView(Callback):
     def tell(self, words: str, done: int = 0, total: int = 0) -> None:
         """Show in words what is going on, and how much of it is done."""
         self._open()
-        self._state.tell(Progress(words, done, total))
+        self._state.tell(words, done, total)
 
     def _open(self) -> Server:
         if self._server is None:
+            from fedrelax.web import Server, listen
+
             token = secrets.token_urlsafe(24)
             app = application(self._state, *live_page(self._unit))
             self._server = Server(app, listen(HOST, 0, token), HOST, token, grace=GRACE)
@@ -159,7 +158,7 @@ class LiveView(Callback):
 
     def close(self, words: str) -> None:
         """Tell all pages how it ended, and stop the server."""
-        self._state.tell(Progress(words, 1, 1, over=True))
+        self._state.tell(words, 1, 1, over=True)
         if self._server is not None and self._thread is not None:
             self._server.stop()
             self._thread.join(2 * GRACE)
@@ -180,20 +179,14 @@ class LiveView(Callback):
         return (Callback, ())  # nobody is watching in another process
 
 
-FROM_REPORT = ("colours", "text", "paint", "grid", "legend")
-OWN = ("curves", "live")
-
-
 def live_page(unit: str = "") -> tuple[str, str]:
     """Return the page and its policy: only its own scripts, no styles or pictures from elsewhere, and
     no connection except to where it came from.
     """
-    parts = [*(part(f"{name}.js") for name in FROM_REPORT), *(_own(f"{name}.js") for name in OWN)]
-    scripts = {"theme": part("theme.js"), "script": palette.script() + "\n".join(parts)}
+    common = part("colours.js", "text.js", "paint.js", "grid.js", "legend.js")
+    own = partial(static, __package__)
+    script = "\n".join([palette.script() + common, own("curves.js", "live.js")])
+    scripts = {"theme": part("theme.js"), "script": script}
     values = {"labels": safe_json(axis_labels(unit)), "title": "fedrelax, live"}
-    page, rules = assemble(_own("live.html"), part("page.css") + _own("live.css"), scripts, values)
+    page, rules = assemble(own("live.html"), part("page.css") + own("live.css"), scripts, values)
     return page, f"{rules}; connect-src 'self'; frame-ancestors 'none'"
-
-
-def _own(name: str) -> str:
-    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ The run only stores what it has anyway. Texts are made when a page asks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,22 +34,11 @@ def edges_in(given: Any, now: Any, most: int = MOST_EDGES) -> EdgeTable:
     used[np.searchsorted(keys, new)] = after.data
     weight[np.searchsorted(keys, old)] = before.data
     ends, unknown = np.stack([keys // n, keys % n], axis=1), np.full(len(keys), np.nan)
-    return EdgeTable.strongest(ends, weight, used, unknown, unknown, n, most)
+    return EdgeTable.strongest(ends, weight, used, unknown, unknown, nodes=n, most=most)
 
 
 MOST_NODES = 20_000
 """With more nodes than this, a page shows the curves only."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where the run is, in words and as a share."""
-
-    words: str
-    done: int = 0
-    total: int = 0
-    stoppable: bool = False
-    over: bool = False
 
 
 class LiveState:
@@ -65,16 +54,27 @@ class LiveState:
         self._now: Any = self._given
         self._records: list[Record] = []
         self._points: FloatArray | None = None
-        self.progress = Progress("starting")
+        self.progress: dict[str, Any] = {}
         self.versions = (0, 0)
-        self.stop_asked = False
+        self.stop_asked = self.over = False
+        self.tell("starting")
 
     # The run writes
 
-    def tell(self, progress: Progress) -> None:
-        """Say where the run is."""
-        self.progress = progress
+    def tell(
+        self,
+        words: str,
+        done: int = 0,
+        total: int = 0,
+        *,
+        stoppable: bool = False,
+        over: bool = False,
+    ) -> None:
+        """Say where the run is, in words and as a share."""
+        now = {"words": words, "done": done, "total": total, "stoppable": stoppable, "over": over}
+        self.progress = now
         self._count(0, 1)
+        self.over = over  # who sees this has seen the count
 
     def begin(self) -> None:
         """Forget an earlier run."""
@@ -94,7 +94,7 @@ class LiveState:
 
     def ask_to_stop(self) -> bool:
         """Note that someone wants to stop after this round; return False if no round can be kept."""
-        self.stop_asked = self.stop_asked or self.progress.stoppable
+        self.stop_asked = self.stop_asked or self.progress["stoppable"]
         self._count(0, 1)
         return self.stop_asked
 
@@ -103,55 +103,43 @@ class LiveState:
 
     # The server reads
 
-    def network_text(self) -> tuple[int, str]:
-        """Return the version and the JSON of nodes and edges; the text is empty before there are any."""
-        return self.versions[0], self._network(self._labels, self._given, self._now)
-
     def numbers_text(self) -> tuple[int, str]:
         """Return the version and the JSON of progress, curves and the nodes' values."""
         version, progress, records = self.versions[1], self.progress, self._records[:]
+        shown = [records[k] for k in thinned(len(records), MOST_ROUNDS)]
+        curves = {
+            name: numbers([getattr(one, name) for one in shown]) for name in ("round", *CURVES)
+        }
         found = {
-            **vars(progress),
-            "stopping": self.stop_asked and not progress.over,
+            **progress,
+            "stopping": self.stop_asked and not progress["over"],
             "round": records[-1].round if records else None,
-            "curves": _curves(records),
+            "curves": curves,
             "values": _values(records[0], records[-1]) if records else None,
         }
         return version, safe_json(found)
 
-    def _network(self, labels: tuple[Label, ...], given: Any, now: Any) -> str:
-        if not labels:
-            return ""
-        if len(labels) > MOST_NODES:
-            return safe_json({"many": len(labels)})
+    def network_text(self) -> tuple[int, str]:
+        """Return the version and the JSON of nodes and edges; the text is empty before there are any."""
+        version, labels, given, now = self.versions[0], self._labels, self._given, self._now
+        if not labels or len(labels) > MOST_NODES:
+            return version, safe_json({"many": len(labels)}) if labels else ""
         edges, graph = edges_in(given, now), self._graph
         positions, geographic = None, False
         if graph is not None and graph.positions is not None and all(k in graph for k in labels):
             positions = graph.positions[[graph.index(label) for label in labels]]
             geographic = graph.geographic
         stand = places(positions, geographic, *edges.for_layout(), len(labels))
-        points, before = stand.points, self._points
+        before = self._points
         if stand.kind == "layout" and before is not None and len(before) == len(labels):
             # turned or mirrored to be as close as possible to the layout before
-            points = points @ orthogonal_procrustes(points, before)[0]
-        self._points = points
+            turned = stand.points @ orthogonal_procrustes(stand.points, before)[0]
+            stand = replace(stand, points=turned)
+        self._points = stand.points
+        nodes = {"name": [str(label) for label in labels], **place_columns(stand)}
         columns = ("source", "target", "used", "total", "kept")
-        names = [str(label) for label in labels]
-        return safe_json(
-            {
-                "nodes": {"name": names, **place_columns(replace(stand, points=points))},
-                "edges": {name: edges.to_dict()[name] for name in columns},
-            }
-        )
-
-
-def _curves(records: list[Record]) -> dict[str, Any]:
-    """Return the totals of every round, thinned where there are very many."""
-    shown = [records[k] for k in thinned(len(records), MOST_ROUNDS)]
-    return {
-        name: numbers(np.array([getattr(record, name) for record in shown], dtype=float))
-        for name in ("round", *CURVES)
-    }
+        drawn = {name: edges.to_dict()[name] for name in columns}
+        return version, safe_json({"nodes": nodes, "edges": drawn})
 
 
 def _values(first: Record, last: Record) -> dict[str, Any] | None:

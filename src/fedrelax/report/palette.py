@@ -7,8 +7,6 @@ vision (Okabe and Ito's, and viridis).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
 
 LIGHT = {
     "page": "#f7f7f5", "panel": "#ffffff", "ink": "#1c2126", "quiet": "#5b6670",
@@ -63,10 +61,3 @@ def script() -> str:
     curves = [[name, label, f"--{colour}"] for name, (label, colour) in CURVES.items()]
     values = {"SEQUENTIAL": SEQUENTIAL, "CATEGORIES": CATEGORIES, "OTHER": OTHER, "CURVES": curves}
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
-
-
-def colormap(stops: Sequence[str]) -> Any:
-    """Return stops as a matplotlib colour map."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("fedrelax", list(stops))

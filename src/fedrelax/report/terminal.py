@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from rich import box
 from rich.console import Group, JustifyMethod
@@ -22,16 +23,20 @@ MOST_LINES = 20
 LONGEST_NAME = 25
 
 
-class Shown(NamedTuple):
-    """A column of a table."""
-
-    head: str
-    cells: Sequence[str | Text]
-    number: bool = True
+Cell = str | Text
 
 
-def plain_table(title: str, *columns: Shown, bold: str = "") -> Table:
-    """Return a table in the common style; the line that begins with ``bold`` is."""
+def plain_table(
+    title: str,
+    heads: Sequence[str],
+    lines: Iterable[Sequence[Cell]],
+    texts: Collection[str],
+    bold: str = "",
+) -> Table:
+    """Return a table in the common style; all columns but ``texts`` are numbers.
+
+    The line that begins with ``bold`` is.
+    """
     table = Table(
         title=title,
         title_justify="left",
@@ -40,10 +45,10 @@ def plain_table(title: str, *columns: Shown, bold: str = "") -> Table:
         show_edge=False,
         padding=(0, 1, 0, 0),
     )
-    for column in columns:
-        side: JustifyMethod = "right" if column.number else "left"
-        table.add_column(column.head, justify=side, no_wrap=column.number, overflow="ellipsis")
-    for line in zip(*(column.cells for column in columns), strict=True):
+    for head in heads:
+        side: JustifyMethod = "left" if head in texts else "right"
+        table.add_column(head, justify=side, no_wrap=head not in texts, overflow="ellipsis")
+    for line in lines:
         table.add_row(*line, style="bold" if line[0] == bold else None)
     return table
 
@@ -55,55 +60,53 @@ def evaluation_report(data: ReportData) -> Group:
     return Group(node_table(data), "", total_table(data.evaluation), "", words)
 
 
-def node_table(data: ReportData, most: int = MOST_LINES) -> Table:
+def node_table(data: ReportData) -> Table:
     """Return a line per node, the largest gains first; with many nodes, only the best and the worst."""
     evaluation = data.evaluation
     assert evaluation is not None
     number = {label: k for k, label in enumerate(data.graph.labels)}
-    lines = ranked = [number[label] for label in evaluation.ranked()["node"]]
-    if len(ranked) > most:
-        tested = ranked[: len(evaluation.tested)]
-        lines = [*tested[: most // 2], *tested[most // 2 :][-(most // 2) :]]
-    shown = []
+    chosen = ranked = [number[label] for label in evaluation.ranked()["node"]]
+    if len(ranked) > MOST_LINES:
+        tested, half = ranked[: len(evaluation.tested)], MOST_LINES // 2
+        chosen = [*tested[:half], *tested[half:][-half:]]
+    cells: dict[str, list[Text]] = {}
     for column in columns.NODES:
         values = None if column.in_terminal is None else column.values(data)
         if column.in_terminal is not None and values is not None:
-            write = _written(column.kind, evaluation)
-            cells = [write(values[k]) for k in lines]
-            shown.append(Shown(column.in_terminal, cells, column.kind not in ("name", "text")))
-    table = plain_table(f"{evaluation.measure.name} on the test rows of each node", *shown)
-    if len(ranked) > most:
-        left = f"{len(ranked) - len(lines)} nodes in between are left out; nodes.csv has all"
+            write = partial(_cell, column.kind, evaluation)
+            cells[column.in_terminal] = [write(values[k]) for k in chosen]
+    title = f"{evaluation.measure.name} on the test rows of each node"
+    table = plain_table(title, [*cells], zip(*cells.values(), strict=True), ("node", "model"))
+    if len(ranked) > MOST_LINES:
+        left = f"{len(ranked) - len(chosen)} nodes in between are left out; nodes.csv has all"
         table.caption, table.caption_justify = left, "left"
     return table
 
 
-def _written(kind: str, evaluation: Evaluation) -> Callable[[Any], Text]:
-    """Return how a column writes its values."""
+def _cell(kind: str, evaluation: Evaluation, value: Any) -> Text:
+    """Return a value as a column of this kind shows it."""
     if kind in ("name", "text"):
-        return lambda value: Text(short(value, LONGEST_NAME))
+        return Text(short(value, LONGEST_NAME))
     if kind == "error":
-        return lambda value: Text(evaluation.measure.show(value))
+        return Text(evaluation.measure.show(value))
     if kind == "gain":
-        return _gain  # a count, in a column with gaps, is a float
-    return lambda value: Text("-" if value is None or value != value else f"{int(value):,}")
-
-
-def _gain(gain: float) -> Text:
-    return Text(percent(gain), style="green" if gain > 0 else "red" if gain < 0 else "")
+        return Text(percent(value), style="green" if value > 0 else "red" if value < 0 else "")
+    # a count, in a column with gaps, is a float
+    return Text("-" if value is None or value != value else f"{int(value):,}")
 
 
 def total_table(evaluation: Evaluation) -> Table:
     """Return the errors over all test rows and the wins and losses per node."""
-    words = ("nodes better together", "nodes worse together", "nodes equal")
-    names = Shown("", [evaluation.measure.name, *words], number=False)
-
-    def cells(way: str) -> list[str]:
-        compared = way != TOGETHER
-        counts = evaluation.against(way).counts.values() if compared else [""] * len(words)
-        return [evaluation.measure.show(evaluation.errors[way]), *map(str, counts)]
-
-    return plain_table("Over all test rows", names, *(Shown(way, cells(way)) for way in WAYS))
+    show, errors = evaluation.measure.show, evaluation.errors
+    lines = [[evaluation.measure.name, *(show(errors[way]) for way in WAYS)]]
+    counts = [evaluation.against(way).counts for way in WAYS if way != TOGETHER]
+    for kind, words in (
+        ("better", "better together"),
+        ("worse", "worse together"),
+        ("equal", "equal"),
+    ):
+        lines.append([f"nodes {words}", *(str(count[kind]) for count in counts), ""])
+    return plain_table("Over all test rows", ["", *WAYS], lines, [""])
 
 
 def fact_table(facts: dict[str, str]) -> Table:
@@ -119,12 +122,11 @@ def fact_table(facts: dict[str, str]) -> Table:
 def comparison_report(comparison: Comparison) -> Group:
     """Return the table of the ways, those that were left out, and the advice."""
     parts: list[Any] = [way_table(comparison), ""]
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in comparison.refused.items():
-        by_reason.setdefault(reason, []).append(name)
-    for reason, names in by_reason.items():
-        parts.append(Text(f"Not compared: {', '.join(names)}: {reason}.", style="dim"))
-    if comparison.refused:
+    refused = comparison.refused
+    for reason in dict.fromkeys(refused.values()):
+        names = ", ".join(name for name, why in refused.items() if why == reason)
+        parts.append(Text(f"Not compared: {names}: {reason}.", style="dim"))
+    if refused:
         parts.append("")
     if comparison.splits < comparison.planned:
         splits = f"{comparison.splits} of {comparison.planned} splits"
@@ -134,26 +136,19 @@ def comparison_report(comparison: Comparison) -> Group:
 
 def way_table(comparison: Comparison) -> Table:
     """Return a line per way, the lowest error first, all to the same decimals."""
-    measure, lines = comparison.measure, comparison.table.to_dict("records")
+    measure, rows = comparison.measure, list[list[Cell]]()
     decimals = measure.decimals(float(comparison.errors.mean(axis=0).max()), digits=4)
     unit = f",{measure.unit}" if measure.unit else ""
-    ways, errors, gaps, intervals, verdicts = [], [], [], [], []
-    for line in lines:
-        ways.append(str(line["way"]))
-        errors.append(f"{measure.scale * line['error']:.{decimals}f}")
-        names = ("difference", "difference_low", "difference_high")
-        gap, low, high = (measure.scale * line[name] for name in names)
-        other = line["way"] != TOGETHER
-        gaps.append(f"{gap:+.{decimals}f}" if other else "")
-        intervals.append(f"{low:+.{decimals}f} to {high:+.{decimals}f}" if other else "")
-        better, worse = Text("better", style="green"), Text("worse", style="red")
-        verdicts.append(better if high < 0 else worse if low > 0 else Text())
-    return plain_table(
-        f"{measure.name} on test rows: mean of {comparison.splits} splits, 95 % intervals",
-        Shown("way", ways, number=False),
-        Shown(f"error{unit}", errors),
-        Shown("minus\ntogether", gaps),
-        Shown("interval", intervals),
-        Shown("", verdicts),
-        bold=TOGETHER,
-    )
+    for line in comparison.table.to_dict("records"):
+        names = ("error", "difference", "difference_low", "difference_high")
+        error, gap, low, high = (measure.scale * line[name] for name in names)
+        compared: list[Cell] = ["", "", ""]
+        if line["way"] != TOGETHER:
+            better, worse = Text("better", style="green"), Text("worse", style="red")
+            verdict = better if high < 0 else worse if low > 0 else Text()
+            interval = f"{low:+.{decimals}f} to {high:+.{decimals}f}"
+            compared = [f"{gap:+.{decimals}f}", interval, verdict]
+        rows.append([str(line["way"]), f"{error:.{decimals}f}", *compared])
+    title = f"{measure.name} on test rows: mean of {comparison.splits} splits, 95 % intervals"
+    heads = ("way", f"error{unit}", "minus\ntogether", "interval", "")
+    return plain_table(title, heads, rows, ["way"], bold=TOGETHER)

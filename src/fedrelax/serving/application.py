@@ -9,18 +9,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from fedrelax.errors import FedRelaxError
-from fedrelax.extras import need
 from fedrelax.serving.served import Served, read_asked
 from fedrelax.typing import DataFrame
 from fedrelax.web import HEADERS, Refusal, json_answer, refused
-
-if TYPE_CHECKING:
-    from starlette.exceptions import HTTPException
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 HEALTH = "/health"
 """The one path that needs no token."""
@@ -56,10 +56,8 @@ class Application:
         """Release the thread; work that is waiting is cancelled."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def routes(self) -> Any:
+    def routes(self) -> Starlette:
         """Return the application for a server."""
-        starlette = need("starlette.applications", "live")
-        routing, problems = need("starlette.routing", "live"), need("starlette.exceptions", "live")
         paths: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
             (HEALTH, "GET", self._health),
             ("/", "GET", self._report),
@@ -69,29 +67,22 @@ class Application:
         ]
         known = ", ".join(f"{way} {path}" for path, way, _ in paths)
 
-        async def nowhere(request: Request, error: HTTPException) -> Response:
-            asked = f"{request.method} {request.url.path[:80]}"
-            return refused(
-                Refusal(error.status_code, f"there is no {asked}; this service has {known}")
-            )
-
-        async def not_answered(request: Request, error: Exception) -> Response:
-            return refused(error)
-
-        async def unexpected(request: Request, error: Exception) -> Response:
+        async def failed(request: Request, error: Exception) -> Response:
+            if isinstance(error, HTTPException):
+                asked = f"{request.method} {request.url.path[:80]}"
+                words = f"there is no {asked}; this service has {known}"
+                return refused(Refusal(error.status_code, words))
+            if isinstance(error, FedRelaxError | ClientDisconnect):
+                return refused(error)
             kind = type(error).__name__
             self.say(f"{request.url.path}: unexpected {kind}: {str(error)[:300]}")
             words = f"unexpected {kind}; the service's own output says more"
             return refused(Refusal(500, words))
 
-        return starlette.Starlette(
-            routes=[routing.Route(path, answer, methods=[way]) for path, way, answer in paths],
-            exception_handlers={
-                problems.HTTPException: nowhere,
-                FedRelaxError: not_answered,
-                need("starlette.requests", "live").ClientDisconnect: not_answered,
-                Exception: unexpected,
-            },
+        kinds = (HTTPException, FedRelaxError, ClientDisconnect, Exception)
+        return Starlette(
+            routes=[Route(path, answer, methods=[way]) for path, way, answer in paths],
+            exception_handlers=dict.fromkeys(kinds, failed),
         )
 
     async def _health(self, request: Request) -> Response:
@@ -103,8 +94,7 @@ class Application:
         except FedRelaxError as error:  # the request is fine: what draws the page is not installed
             raise Refusal(503, str(error)) from error
         headers = {**HEADERS, "Content-Security-Policy": FRAMES}
-        response: Response = need("starlette.responses", "live").HTMLResponse(page, headers=headers)
-        return response
+        return HTMLResponse(page, headers=headers)
 
     async def _nodes(self, request: Request) -> Response:
         return json_answer(await asyncio.to_thread(self.served.describe))

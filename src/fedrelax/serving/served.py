@@ -152,12 +152,13 @@ class Served:
 
     def _labels(self, asked: Body, refuse: bool = True) -> AnyArray:
         """Return the label of every row's node; ``refuse`` those that are not in the graph."""
-        values = asked.nodes if asked.node is None else [asked.node] * len(asked.rows)
-        if values is None and len(self.saved.models) > 1:
-            words = "the body names no node; send 'node', or 'nodes' with the node of every row"
-            raise Refusal(400, words)
-        if values is None:
-            values = [self.saved.models[0]["node"]] * len(asked.rows)
+        node, values = asked.node, asked.nodes
+        if node is None and values is None:
+            if len(self.saved.models) > 1:
+                words = "the body names no node; send 'node', or 'nodes' with the node of every row"
+                raise Refusal(400, words)
+            node = self.saved.models[0]["node"]
+        values = [node] * len(asked.rows) if values is None else values
         labels = np.empty(len(values), dtype=object)
         for number, value in enumerate(values):
             label = find_label(value, self._known)
@@ -170,24 +171,17 @@ class Served:
     def describe(self) -> dict[str, Any]:
         """Return what can be asked: the nodes, their models, and what the columns mean."""
         about, schema = self.saved.about, self._ready.schema
-        columns = [
-            {"name": column.name, "kind": column.kind, "gaps": column.gaps}
-            | ({"categories": column.categories} if column.categories else {})
-            for column in schema.columns
-        ]
+        columns, nodes = [], []
+        for column in schema.columns:
+            known = {"categories": column.categories} if column.categories else {}
+            columns.append({"name": column.name, "kind": column.kind, "gaps": column.gaps, **known})
         kinds = dict(zip(self.saved.nodes["node"], self.saved.nodes["model"], strict=True))
-        nodes = []
         for label in self.saved.graph.labels:
             lacks = [schema.column_names[k] for k in self._ready.lacks.get(label, ())]
-            node = {"node": label, "model": kinds.get(label)}
-            nodes.append(node | ({"lacks": lacks} if lacks else {}))
-        return {
-            "task": about["task"],
-            "target": about["target_column"],
-            "classes": about["classes"],
-            "columns": columns,
-            "nodes": nodes,
-        }
+            more = {"lacks": lacks} if lacks else {}
+            nodes.append({"node": label, "model": kinds.get(label), **more})
+        named = {"task": about["task"], "target": about["target_column"]}
+        return {**named, "classes": about["classes"], "columns": columns, "nodes": nodes}
 
     @cached_property
     def report(self) -> str:

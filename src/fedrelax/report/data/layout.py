@@ -33,27 +33,18 @@ class EdgeTable:
     kept: int
 
     @classmethod
-    def strongest(
-        cls,
-        ends: IntArray,
-        weight: FloatArray,
-        used: FloatArray,
-        there: FloatArray,
-        back: FloatArray,
-        nodes: int,
-        most: int,
-    ) -> EdgeTable:
+    def strongest(cls, ends: IntArray, *columns: FloatArray, nodes: int, most: int) -> EdgeTable:
         """Return all edges or, of too many, those among the strongest of either end."""
+        weight, used, there, back = columns
         total, kept = len(ends), int((used > 0).sum())
         if total > most:
             agreement = np.nan_to_num(-(there + back), nan=-np.inf)
-            node = np.concatenate([ends[:, 0], ends[:, 1]])
+            node = ends.T.ravel()
             order = np.lexsort((-np.tile(agreement, 2), -np.tile(used, 2), node))
             starts = np.searchsorted(node[order], np.arange(nodes))
             rank = np.arange(len(order)) - starts[node[order]]
-            strongest = np.unique(order[rank < max(1, most // nodes)] % total)
-            ends, weight, used = ends[strongest], weight[strongest], used[strongest]
-            there, back = there[strongest], back[strongest]
+            near = np.unique(order[rank < max(1, most // nodes)] % total)
+            ends, (weight, used, there, back) = ends[near], (one[near] for one in columns)
         return cls(ends, weight, used, there, back, total, kept)
 
     def for_layout(self) -> tuple[IntArray, FloatArray]:
@@ -147,18 +138,17 @@ def spread(nodes: int, ends: IntArray, strength: FloatArray, seed: int = 0) -> F
     # relative to the edges at both ends, so that hubs do not collapse
     total = np.bincount(ends.ravel(), np.repeat(strength, 2), minlength=nodes)
     pull = strength / np.maximum(np.sqrt(total[ends[:, 0]] * total[ends[:, 1]]), 1e-12)
+    rows, signs = np.repeat(np.arange(len(ends)), 2), np.tile([-1.0, 1.0], len(ends))
+    along = sparse.csr_array((signs, (rows, ends.ravel())), shape=(len(ends), nodes))
     for step in range(STEPS):
         others = points if nodes <= SAMPLE else points[rng.choice(nodes, sample, replace=False)]
         dx, dy = points[:, :1] - others[:, 0], points[:, 1:] - others[:, 1]
         near = gap * gap / (dx * dx + dy * dy + 1e-6)
-        force = share * np.stack([(near * dx).sum(axis=1), (near * dy).sum(axis=1)], axis=1)
-        along = points[ends[:, 1]] - points[ends[:, 0]]
-        along *= (9.0 * pull * (0.15 + np.hypot(along[:, 0], along[:, 1])))[:, None]
-        for axis in (0, 1):
-            force[:, axis] += np.bincount(ends[:, 0], along[:, axis], minlength=nodes)
-            force[:, axis] -= np.bincount(ends[:, 1], along[:, axis], minlength=nodes)
-        force -= 4.0 * gap * points
-        length = np.maximum(np.hypot(force[:, 0], force[:, 1]), 1e-12)
+        push = share * np.stack([(near * dx).sum(axis=1), (near * dy).sum(axis=1)], axis=1)
+        edges = along @ points
+        edges *= (9.0 * pull * (0.15 + np.hypot(*edges.T)))[:, None]
+        force = push - along.T @ edges - 4.0 * gap * points
+        length = np.maximum(np.hypot(*force.T), 1e-12)
         most = 0.12 * (1.0 - step / STEPS) ** 1.5 + 0.002
         points = points + force * (np.minimum(length, most) / length)[:, None]
     return points
@@ -169,14 +159,14 @@ def _smooth_start(
 ) -> FloatArray:
     """Return random points, each moved repeatedly towards the mean of its neighbours."""
     points = rng.normal(size=(nodes, 2))
-    both = np.concatenate([ends, ends[:, ::-1]])
-    shape = (nodes, nodes)
-    matrix = sparse.csr_array((np.tile(strength, 2), (both[:, 0], both[:, 1])), shape=shape)
+    one, other = ends.T
+    matrix = sparse.csr_array((strength, (one, other)), shape=(nodes, nodes))
+    matrix = matrix + matrix.T
     total = np.maximum(matrix.sum(axis=1), 1e-12)[:, None]
     for _ in range(SMOOTHINGS):
         points = 0.5 * points + 0.5 * (matrix @ points) / total
         points = points - points.mean(axis=0)
         x, y = points.T
-        y = y - x * float((x * y).sum()) / max(float((x * x).sum()), 1e-12)
-        points = np.stack([x / max(x.std(), 1e-12), y / max(y.std(), 1e-12)], axis=1)
+        y -= x * float((x * y).sum()) / max(float((x * x).sum()), 1e-12)
+        points /= np.maximum(points.std(axis=0), 1e-12)
     return np.asarray(0.3 * points + 0.02 * rng.normal(size=(nodes, 2)))

@@ -112,9 +112,9 @@ class ReportData:
         frame, number = self.edge_frame(), {label: k for k, label in enumerate(self.graph.labels)}
         sides = [[number[label] for label in frame[name]] for name in ("source", "target")]
         names = ("weight", "used", "discrepancy", "discrepancy_back")
-        weight, used, there, back = (frame[name].to_numpy(float) for name in names)
+        columns = (frame[name].to_numpy(float) for name in names)
         ends = np.array(sides, dtype=np.int64).T
-        return EdgeTable.strongest(ends, weight, used, there, back, len(number), most)
+        return EdgeTable.strongest(ends, *columns, nodes=len(number), most=most)
 
     def column(self, name: str) -> list[Any] | None:
         """Return a saved column by node, None for nodes without a value; None if there is no column."""
@@ -143,58 +143,47 @@ class ReportData:
 
 def report_data(source: Result | SavedResult, evaluation: Evaluation | None = None) -> ReportData:
     """Return what there is to show about a result; a saved one has its own evaluation."""
+    kind = source.task.kind
     if isinstance(source, SavedResult):
-        return _of_saved(source)
-    if evaluation is not None:
-        _check(source, evaluation)
-    nodes = None if evaluation is None else evaluation.nodes
-    kinds = {} if nodes is None else dict(zip(nodes["node"], nodes["model"], strict=True))
-    local, losses = source.local_models, source.losses or (UNKNOWN, UNKNOWN)
-    return ReportData(
-        graph=source.graph,
-        nodes=nodes,
-        **_measured(source.task.kind, evaluation, losses, "target"),
-        models={label: str(kinds.get(label, local[label].name)) for label in local},
-        history=source.history,
-        n_rounds=source.n_rounds,
-        rewired=source.kept is not None,
-        stayed=source.stayed,
-        saved=None,
-        edge_frame=source.edges_to_frame,
-        find_groups=lambda: {k: n for n, g in enumerate(source.clusters, 1) for k in g},
-    )
-
-
-def _of_saved(saved: SavedResult) -> ReportData:
-    about, nodes = saved.about, saved.nodes
-    own = [line["node"] for line in saved.models]
-    kinds = dict(zip(nodes["node"], nodes["model"], strict=True))
-    names = tuple(about["losses"] or [USUAL[saved.task.kind]] * 2)
-    return ReportData(
-        graph=saved.graph,
-        nodes=nodes,
-        **_measured(
-            saved.task.kind, Evaluation.saved(saved.metrics, nodes), names, target_of(saved)
-        ),
-        models={label: str(kinds[label]) for label in own},
-        history=history_of(saved, own),
-        n_rounds=about["rounds"],
-        rewired=about["wiring"] != "fixed",
-        stayed=saved.metrics.get("stayed_alone", ()),
-        saved=saved,
-        edge_frame=lambda: saved.edges,
-        find_groups=lambda: dict(zip(nodes["node"], nodes.get("cluster", ()), strict=False)),
-    )
-
-
-def _measured(
-    task: str, evaluation: Evaluation | None, losses: tuple[str, str], target: str
-) -> dict[str, Any]:
-    """Return the evaluation, its measure, and the labels of all axes."""
-    measure = get_measure(None, task) if evaluation is None else evaluation.measure
-    own, across = (loss_unit(name, target) for name in losses)
-    labels = axis_labels(own, across, measure, target)
-    return {"evaluation": evaluation, "measure": measure, "labels": labels}
+        about, nodes, target = source.about, source.nodes, target_of(source)
+        evaluation = Evaluation.saved(source.metrics, nodes)
+        losses = about["losses"] or (USUAL[kind], USUAL[kind])
+        kinds = dict(zip(nodes["node"], nodes["model"], strict=True))
+        own = [line["node"] for line in source.models]
+        groups = nodes.get("cluster", ())
+        rest: dict[str, Any] = {
+            "nodes": nodes,
+            "models": {label: str(kinds[label]) for label in own},
+            "history": history_of(source, own),
+            "n_rounds": about["rounds"],
+            "rewired": about["wiring"] != "fixed",
+            "stayed": source.metrics.get("stayed_alone", ()),
+            "saved": source,
+            "edge_frame": lambda: source.edges,
+            "find_groups": lambda: dict(zip(nodes["node"], groups, strict=False)),
+        }
+    else:
+        if evaluation is not None:
+            _check(source, evaluation)
+        nodes, target = None if evaluation is None else evaluation.nodes, "target"
+        losses = source.losses or (UNKNOWN, UNKNOWN)
+        kinds = {} if nodes is None else dict(zip(nodes["node"], nodes["model"], strict=True))
+        local = source.local_models
+        rest = {
+            "nodes": nodes,
+            "models": {label: str(kinds.get(label, local[label].name)) for label in local},
+            "history": source.history,
+            "n_rounds": source.n_rounds,
+            "rewired": source.kept is not None,
+            "stayed": source.stayed,
+            "saved": None,
+            "edge_frame": source.edges_to_frame,
+            "find_groups": lambda: {k: n for n, g in enumerate(source.clusters, 1) for k in g},
+        }
+    measure = get_measure(None, kind) if evaluation is None else evaluation.measure
+    own_unit, across = (loss_unit(name, target) for name in losses)
+    labels = axis_labels(own_unit, across, measure, target)
+    return ReportData(source.graph, labels=labels, measure=measure, evaluation=evaluation, **rest)
 
 
 def target_of(saved: SavedResult) -> str:

@@ -31,6 +31,15 @@ def coupling_text(alpha: float) -> str:
     return f"alpha {alpha:.3g}{': each node alone' * (alpha == 0)}"
 
 
+def edges_text(before: int, after: int) -> str:
+    """Return what a wiring made of the edges.
+
+    >>> edges_text(10, 4), edges_text(0, 1200)
+    ('4 of 10 edges kept', '1,200 edges found')
+    """
+    return f"{after:,} of {before:,} edges kept" if before >= after else f"{after:,} edges found"
+
+
 def numbers(values: Any) -> list[float | int | None]:
     """Return plain numbers of five digits; what is not finite becomes None.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from fedrelax.storage import SavedResult
 from fedrelax.typing import Label
@@ -32,75 +31,44 @@ BYTES = 8
 
 @dataclass(frozen=True, eq=False)
 class Sharing:
-    """What every node sent to each of its neighbours, and how many neighbours it has.
-
-    A node sends its predictions on ``public_rows`` rows, ``outputs`` numbers each, in every one of
-    ``exchanges`` exchanges: after its first training, and after every round. ``sets`` is 2 where a
-    node answers for its own public rows and for those of the neighbour.
-    """
+    """What every node sent to each of its neighbours, and how many neighbours it has."""
 
     public_rows: int
-    outputs: int
     exchanges: int
-    sets: int
-    how: str
+    """How often predictions on the public rows were sent: after the first training and every round."""
+    per_neighbour: int
+    """How many numbers went to one neighbour in all exchanges."""
+    reveals: str
+    """What the public rows tell about the nodes' inputs."""
     neighbours: dict[Label, int]
     """How many nodes with a model hear each node; those that a rewiring dropped are still sent to."""
     pooled: int
     """How many numbers a node said to each other node while the default learned and chose."""
     only_pooled: bool
     """Whether the models come from these rounds, so that no other predictions were sent."""
-    promises: tuple[dict[str, Any], ...] = ()
-    """The differential privacy of what was sent: epsilon, delta, what it protects, and in words."""
-
-    @property
-    def per_neighbour(self) -> int:
-        """How many numbers go to one neighbour in the run, without those of partial pooling."""
-        return self.public_rows * self.outputs * self.sets * self.exchanges
-
-    @property
-    def promised(self) -> str:
-        """The guarantee for every node in words, and what it does not cover."""
-        words = "; ".join(f"{one['says']}. It protects {one['protects']}" for one in self.promises)
-        return f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else ""
-
-    @property
-    def reveals(self) -> str:
-        """What the public rows tell about the nodes' inputs."""
-        return REVEALS.get(self.how, "what fedrelax.public says about this way of drawing them")
-
-    def numbers(self, label: Label) -> int:
-        """Return how many numbers a node sent to all its neighbours together."""
-        return self.per_neighbour * self.neighbours.get(label, 0)
+    promised: str
+    """The differential privacy of what was sent, and what it does not cover; empty if there is none."""
 
 
 def sharing_of(saved: SavedResult) -> Sharing:
     """Count what left the nodes of a saved result."""
     about, edges = saved.about, saved.edges
+    public_rows, exchanges = int(about["public"]["rows"]), int(about["exchanges"])
+    # where nodes have public rows of their own, they answer for these and for those of the neighbour
     both = about.get("objective") == "gtvmin" and about.get("public_for_each_node", False)
     own = {line["node"] for line in saved.models}
     ends = zip(edges["source"], edges["target"], strict=True)
     neighbours = Counter(label for pair in ends if own.issuperset(pair) for label in pair)
+    promises = about.get("promises", ())
+    words = "; ".join(f"{one['says']}. It protects {one['protects']}" for one in promises)
+    unknown = "what fedrelax.public says about this way of drawing them"
     return Sharing(
-        public_rows=int(about["public"]["rows"]),
-        outputs=int(about["outputs"]),
-        exchanges=int(about["exchanges"]),
-        sets=2 if both else 1,
-        how=str(about["public"]["how"]),
+        public_rows=public_rows,
+        exchanges=exchanges,
+        per_neighbour=public_rows * int(about["outputs"]) * (2 if both else 1) * exchanges,
+        reveals=REVEALS.get(str(about["public"]["how"]), unknown),
         neighbours={label: neighbours[label] for label in saved.graph.labels if label in own},
         pooled=int(about.get("pooled_numbers", 0)),
         only_pooled=about.get("engine") in ("pooling", "boosting"),
-        promises=tuple(about.get("promises", ())),
+        promised=f"Differential privacy of what each node sent: {words}. {BESIDE}" if words else "",
     )
-
-
-def size_text(number: float) -> str:
-    """Return a number of bytes as readable text.
-
-    >>> size_text(950), size_text(33_600), size_text(2.5e9)
-    ('950 bytes', '33.6 kB', '2.5 GB')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.0f} bytes"

@@ -13,6 +13,7 @@ import html
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from fedrelax.errors import FedRelaxError, counted
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, WAYS
 from fedrelax.evaluation.evaluation import percent
 from fedrelax.report import palette
-from fedrelax.report.changelog import events_of, story_section
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
 from fedrelax.report.data.rounding import coupling_text
@@ -31,21 +31,22 @@ from fedrelax.storage import SavedResult, read_result
 from fedrelax.storage.places import whole_file
 
 REPORT = "report.html"
-OWN = ("colours", "text", "table", "paint", "grid", "card", "legend", "main")
+SCRIPTS = (
+    "colours.js",
+    "text.js",
+    "table.js",
+    "paint.js",
+    "grid.js",
+    "card.js",
+    "legend.js",
+    "main.js",
+)
+STORY_LINE = '<tr><td>{}</td><td class="name">{}</td><td class="number">{}</td></tr>'
 TONES = {1: "good", 0: "", -1: "bad"}
 SUBJECTS = {TOGETHER: "learning together", POOLED: "one model for all", ALONE: "staying alone"}
 INTERVALS = (
     "Reduction in error by {subject}, mean over nodes with 95 % intervals; right of 0: {subject} "
     "is better"
-)
-UNSURE = (
-    "The intervals are Student's t, over nodes, from one split of the rows. They say how far the mean "
-    "would move with other nodes like these. Nodes that learn from each other are not independent, "
-    "so the intervals may be too narrow; fedrelax compare repeats the split."
-)
-AGAIN = (
-    "With these settings in a file, fedrelax fit --config FILE --out DIR reproduces it; the same seed and "
-    "versions give the same numbers."
 )
 
 
@@ -80,7 +81,7 @@ def report_html(source: ReportData | SavedResult) -> str:
         ) from None
     scripts = {
         "theme": part("theme.js"),
-        "script": palette.script() + "\n".join(part(f"{name}.js") for name in OWN),
+        "script": palette.script() + part(*SCRIPTS),
         "plotly": str(get_plotlyjs()),
         "charts": part("charts.js"),
     }
@@ -129,50 +130,26 @@ def safe_json(value: object) -> str:
     return text
 
 
-def part(name: str) -> str:
-    """Return the text of one of the page's files."""
-    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")
+def static(package: str, *names: str) -> str:
+    """Return the texts of files of a page, one after the other."""
+    folder = resources.files(package) / "static"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+part = partial(static, __package__)
 
 
 def _texts(data: ReportData) -> dict[str, str]:
     """Return every sentence of the page, escaped."""
     evaluation, saved = data.evaluation, data.saved
     assert saved is not None
-    about, told, again = saved.about, texts.told_by_sites(saved), texts.settings_text(saved)
-    title = "Not measured" if evaluation is None else evaluation.headline
-    helped, places = (
-        texts.did_it_help(evaluation),
-        texts.where(evaluation, saved.metrics.get("clusters", [])),
-    )
-    lead = texts.nodes_lead(evaluation)
-    if told is not None:
-        title, lead, (helped, places) = texts.SITES, texts.SITES_LEAD, texts.at_the_sites(told)
-    target, nodes = target_of(saved), counted(len(data.models), "node")
-    made = str(about["made"])[:16].replace("T", " ")
-    version = about["versions"].get("fedrelax", "")
-    way = TOGETHER if evaluation is None else evaluation.way
-    plain = {
-        "title": f"{title}: {target} at {nodes} - fedrelax report",
-        "eyebrow": f"fedrelax report · predicting {target} at {nodes} · {made} UTC",
-        "headline": title,
-        "tone": "" if evaluation is None else TONES[evaluation.sign],
-        "intervals_title": INTERVALS.format(subject=SUBJECTS[way]),
-        "intervals_alt": " ".join(helped[1:]),
-        "unsure": UNSURE,
-        "nodes_lead": lead,
-        "grid_lead": texts.grid_lead(saved),
-        "rounds_lead": texts.rounds_lead(saved),
-        "choice_lead": texts.choice_lead(saved),
-        "again": AGAIN if "data" in saved.config else "These settings were saved with it.",
-        "footer": f"Made by fedrelax {version} from the files of the result. This page is "
-        "self-contained: it loads nothing and sends nothing.",
-    }
+    about, told, settings = saved.about, texts.told_by_sites(saved), texts.settings_text(saved)
+    title, tone, way = "Not measured", "", TOGETHER
     tiles = []
     if evaluation is not None:
-        name = evaluation.measure.name
-        tiles += [
-            (f"{name} {way}", evaluation.measure.show(evaluation.errors[way])) for way in WAYS
-        ]
+        title, tone, way = evaluation.headline, TONES[evaluation.sign], evaluation.way
+        show, errors = evaluation.measure.show, evaluation.errors
+        tiles = [(f"{evaluation.measure.name} {way}", show(errors[way])) for way in WAYS]
         tiles.append(("gain against alone", percent(evaluation.gain)))
     tiles += [
         ("nodes", f"{len(saved.models):,}"),
@@ -180,6 +157,37 @@ def _texts(data: ReportData) -> dict[str, str]:
         ("coupling", coupling_text(about["alpha"])),
         ("rounds", f"{about['rounds']:,}"),
     ]
+    helped = texts.did_it_help(evaluation)
+    places = texts.where(evaluation, saved.metrics.get("clusters", []))
+    if told is not None:
+        title, (helped, places) = "Measured at the sites", texts.at_the_sites(told)
+    again = "These settings were saved with it."
+    if "data" in saved.config:
+        again = (
+            "With these settings in a file, fedrelax fit --config FILE --out DIR reproduces it; the same "
+            "seed and versions give the same numbers."
+        )
+    made = str(about["made"])[:16].replace("T", " ")
+    subject = f"{target_of(saved)} at {counted(len(data.models), 'node')}"
+    plain = {
+        "title": f"{title}: {subject} - fedrelax report",
+        "eyebrow": f"fedrelax report · predicting {subject} · {made} UTC",
+        "headline": title,
+        "tone": tone,
+        "intervals_title": INTERVALS.format(subject=SUBJECTS[way]),
+        "intervals_alt": " ".join(helped[1:]),
+        "nodes_lead": texts.nodes_lead(evaluation, told),
+        "grid_lead": texts.grid_lead(saved),
+        "rounds_lead": texts.rounds_lead(saved),
+        "choice_lead": texts.choice_lead(saved),
+        "again": again,
+        "version": about["versions"].get("fedrelax", ""),
+    }
+    events = [
+        (when[:16].replace("T", " "), text, "" if error is None else f"{error:.4g}")
+        for when, text, error in texts.events_of(saved)
+    ]
+    lines = "".join(STORY_LINE.format(*map(html.escape, event)) for event in events)
     return {
         **{name: html.escape(text) for name, text in plain.items()},
         "help": _paragraphs(helped),
@@ -187,10 +195,10 @@ def _texts(data: ReportData) -> dict[str, str]:
         "left": _paragraphs(texts.what_left(sharing_of(saved))),
         "tiles": "".join(f"<div>{_pairs([tile])}</div>" for tile in tiles),
         "sharing": _pairs(texts.sharing_details(saved)),
-        "command": f"<pre>{html.escape(again)}</pre>" if again else "",
+        "command": f"<pre>{html.escape(settings)}</pre>" if settings else "",
         "settings": _pairs(texts.facts(saved).items()),
-        "story": story_section(saved),
-        "story_link": '<a href="#story">Story</a>' if events_of(saved) else "",
+        "story": fill(part("story.html"), {"lines": lines}) if events else "",
+        "story_link": '<a href="#story">Story</a>' if events else "",
     }
 
 

@@ -27,11 +27,11 @@ MOST_ROUNDS = 400
 def script_data(data: ReportData) -> dict[str, Any]:
     """Return everything that the page draws."""
     edges, measure, evaluation = data.edges(MOST_EDGES), data.measure, data.evaluation
-    if evaluation is not None:  # three digits are shown of errors of this size
-        usual: float | None = evaluation.errors[TOGETHER] or evaluation.errors[ALONE]
-    else:
-        errors = [error for error in data.column(TOGETHER) or () if error is not None and error > 0]
-        usual = float(np.median(errors)) if errors else None
+    # three digits are shown of errors of the usual size
+    errors = [error for error in data.column(TOGETHER) or () if error is not None and error > 0]
+    usual = float(np.median(errors)) if errors else None
+    if evaluation is not None:
+        usual = evaluation.errors[TOGETHER] or evaluation.errors[ALONE]
     values = {column.key: column.to_list(data) for column in columns.NODES}
     nodes = {key: column for key, column in values.items() if column is not None}
     assert data.saved is not None
@@ -66,17 +66,15 @@ def place_columns(stand: Places) -> dict[str, Any]:
 
 def _intervals(data: ReportData) -> list[dict[str, Any]]:
     """Return by how much the error together is lower than alone and pooled, over nodes."""
+    intervals = []
     if data.evaluation is None:
         return []
-    intervals = []
     for way in (ALONE, POOLED):
         compared = data.evaluation.against(way)
         gap = compared.interval
         if gap is not None and compared.equal < compared.nodes:
-            mean, low, high = numbers([gap.mean, gap.low, gap.high])
-            intervals.append(
-                {"name": f"against {NAMES[way]}", "mean": mean, "low": low, "high": high}
-            )
+            ends = zip(("mean", "low", "high"), numbers([gap.mean, gap.low, gap.high]), strict=True)
+            intervals.append({"name": f"against {NAMES[way]}", **dict(ends)})
     return intervals
 
 
@@ -85,9 +83,7 @@ def _curves(data: ReportData) -> dict[str, Any]:
     history = data.history
     keep = thinned(len(history), max(20, MOST_POINTS // max(len(history.labels), 1)))
     curves: dict[str, Any] = {"round": history["round"][keep].tolist(), "rounds": len(history)}
-    for name in CURVES:
-        if name == "objective":
-            continue
+    for name in (name for name in CURVES if name != "objective"):
         values = history[f"node_{name}"][keep].T
         if np.isfinite(values).any():
             own = dict(zip(history.labels, map(numbers, values), strict=True))
@@ -97,11 +93,10 @@ def _curves(data: ReportData) -> dict[str, Any]:
 
 def _candidates(saved: SavedResult) -> list[dict[str, Any]]:
     """Return the validation loss of every candidate after every round, and which was chosen."""
-    lines: list[dict[str, Any]] = []
     table, about = saved.choice, saved.about
     if table is None:
-        return lines
-    chosen = _candidate_name(about["wiring"], about.get("level"))
+        return []
+    lines, chosen = [], _candidate_name(about["wiring"], about.get("level"))
     for _, part in table.groupby((table["round"] == 0).cumsum(), sort=False):
         wired, alpha, level = (part[name].iloc[0] for name in ("wiring", "alpha", "level"))
         name, losses = _candidate_name(wired, level), part["validation_loss"].to_numpy(float)
@@ -112,18 +107,18 @@ def _candidates(saved: SavedResult) -> list[dict[str, Any]]:
         keep = thinned(len(losses), MOST_ROUNDS)
         least, last = numbers(losses[[best, -1]])
         same = np.isclose(alpha, about["alpha"], 1e-9, 0.0)
-        taken = bool(same and (name == chosen or alpha == 0))
-        line = {
-            "wiring": name,
-            "alpha": float(f"{alpha:.5g}"),
-            "round": keep.tolist(),
-            "loss": numbers(losses[keep]),
-            "last": last,
-            "best": least,
-            "bestRound": best,
-            "chosen": taken,
-        }
-        lines.append(line)
+        lines.append(
+            {
+                "wiring": name,
+                "alpha": float(f"{alpha:.5g}"),
+                "round": keep.tolist(),
+                "loss": numbers(losses[keep]),
+                "last": last,
+                "best": least,
+                "bestRound": best,
+                "chosen": bool(same and (name == chosen or alpha == 0)),
+            }
+        )
     return lines
 
 

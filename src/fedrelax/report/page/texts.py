@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from rich.filesize import decimal
 
-from fedrelax.errors import counted
+from fedrelax.errors import counted, listing
 from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
 from fedrelax.evaluation.measures import difference, measure_named
 from fedrelax.files import dump_toml
 from fedrelax.report.data.layout import MOST_EDGES
 from fedrelax.report.data.rounding import coupling_text, short
-from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing, size_text
+from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing
 from fedrelax.storage import SavedResult
 from fedrelax.typing import DataFrame
 from fedrelax.wiring.discover import SMALL
 
-UNMEASURED = "No rows were held out for testing, so whether it helped was not measured."
 MOST_NAMED = 3
 NO_SHARE = 0.01
 """A mean below this share of its interval is called no difference."""
@@ -31,7 +31,7 @@ NO_SHARE = 0.01
 def did_it_help(evaluation: Evaluation | None) -> list[str]:
     """Return the verdict in sentences, with intervals over nodes."""
     if evaluation is None:
-        return [UNMEASURED]
+        return ["No rows were held out for testing, so whether it helped was not measured."]
     lines = [evaluation.verdict]
     for way in (ALONE, POOLED):
         gap = evaluation.against(way)
@@ -95,87 +95,75 @@ def _names(lines: DataFrame, evaluation: Evaluation) -> str:
     return ", ".join(named)
 
 
-FEW_ROWS = "Numbers about few rows reveal much about these rows: they are not a privacy guarantee."
-
-
-def pooled_text(shared: Sharing) -> str:
-    """Say what every node gave away in the rounds of partial pooling."""
-    return (
-        "In the rounds of partial pooling, what each candidate model answers on public rows, no more of "
-        f"the {shared.public_rows:,} than tell what it is, and some numbers about it (how well it fits the "
-        f"node's own rows, how uncertain its coefficients are): {shared.pooled:,} numbers, "
-        f"{size_text(BYTES * shared.pooled)}, from each node to each other node, with the rounds of the "
-        "search and of its folds. No row, label or coefficient is sent, but for linear models such answers "
-        "tell the coefficients. The public rows reveal "
-        f"{shared.reveals}. No noise was added."
-    )
-
-
 def what_left(shared: Sharing) -> list[str]:
     """Say what every node gave away."""
+    pooled = []
+    if shared.only_pooled or shared.pooled:
+        pooled.append(
+            "In the rounds of partial pooling, what each candidate model answers on public rows, no more "
+            f"of the {shared.public_rows:,} than tell what it is, and some numbers about it (how well it "
+            "fits the node's own rows, how uncertain its coefficients are): "
+            f"{shared.pooled:,} numbers, {decimal(BYTES * shared.pooled)}, from each node to each other "
+            "node, with the rounds of the search and of its folds. No row, label or coefficient is sent, "
+            "but for linear models such answers tell the coefficients. The public rows reveal "
+            f"{shared.reveals}. No noise was added."
+        )
     if shared.only_pooled:
-        return [pooled_text(shared), FEW_ROWS]
-    pooled = [pooled_text(shared)] if shared.pooled else []
+        few = (
+            "Numbers about few rows reveal much about these rows: they are not a privacy guarantee."
+        )
+        return [*pooled, few]
     if shared.exchanges == 0:
         none = "Nothing, in the run that was kept: each node trained alone."
         return [*pooled, none, "No row, label or parameter is ever sent."]
-    size = size_text(BYTES * shared.per_neighbour)
+    size = decimal(BYTES * shared.per_neighbour)
     sent = (
         f"Predictions on {shared.public_rows:,} public rows, {shared.exchanges} times: {size} from "
         f"each node to each neighbour. No label or parameter is sent; the public rows reveal "
         f"{shared.reveals}."
     )
-    noise = [shared.promised] if shared.promises else ["No noise was added.", NOT_PRIVATE]
+    noise = [shared.promised] if shared.promised else ["No noise was added.", NOT_PRIVATE]
     return [*pooled, sent, *noise]
-
-
-TRIALS = (
-    "Every candidate with coupling ran on folds: its models, trained on the other folds, exchanged "
-    "predictions in the same way; these are not counted."
-)
-CANDIDATES = (  # the table of edges of a large graph has only the edges that were found
-    "During the search for neighbours, predictions also went to candidates that did not become "
-    "neighbours; these are not counted."
-)
-ONE_PROCESS = (
-    "It was computed in one process that held all nodes' rows; the sizes are what would travel between "
-    "sites. The pooled model used everybody's rows, for comparison only."
-)
-TO_THE_HUB = (
-    "Each node reports its losses, its disagreement with its neighbours and the number of its validation "
-    "rows after every round."
-)
-THIS_PAGE = (
-    "It shows every node's name, row counts, errors and losses, but no model. Models in the result "
-    "directory may hold more: nearest neighbours, support vectors and Gaussian processes contain training "
-    "rows."
-)
-SEALED = "Their predictions were sealed: the hub carried them and could not read them."
-OWN_MACHINES = "Every site computed on its own machine and keeps its own model."
-SCHEMA_TELLS = (
-    "Before the first round all nodes agreed on what the columns mean: their names and kinds, categories "
-    "and how common they are, and means, spreads and ranges over all nodes together."
-)
 
 
 def sharing_details(saved: SavedResult) -> list[tuple[str, str]]:
     """Return what else left the nodes, and what this page holds, as (name, sentence) pairs."""
-    told, details = told_by_sites(saved), []
-    if saved.about["wiring"] == "discover" and len(saved.graph) > SMALL:
-        details.append(("To candidate neighbours", CANDIDATES))
-    if saved.choice is not None:
-        details.append(("While alpha was chosen", TRIALS))
-    if saved.preparation is not None:
-        details.append(("Schema", SCHEMA_TELLS))
-    this_run = ONE_PROCESS
-    if told is not None:
-        this_run = f"{OWN_MACHINES} {SEALED}"
-    details.append(("To whoever runs the rounds", TO_THE_HUB))
-    return [*details, ("This run", this_run), ("This page", THIS_PAGE)]
+    # the table of edges of a large graph has only the edges that were found
+    searched = saved.about["wiring"] == "discover" and len(saved.graph) > SMALL
+    details = [
+        (searched, "To candidate neighbours",
+         "During the search for neighbours, predictions also went to candidates that did not become "
+         "neighbours; these are not counted."),
+        (saved.choice is not None, "While alpha was chosen",
+         "Every candidate with coupling ran on folds: its models, trained on the other folds, exchanged "
+         "predictions in the same way; these are not counted."),
+        (saved.preparation is not None, "Schema",
+         "Before the first round all nodes agreed on what the columns mean: their names and kinds, "
+         "categories and how common they are, and means, spreads and ranges over all nodes together."),
+        (True, "To whoever runs the rounds",
+         "Each node reports its losses, its disagreement with its neighbours and the number of its "
+         "validation rows after every round."),
+        (told_by_sites(saved) is None, "This run",
+         "It was computed in one process that held all nodes' rows; the sizes are what would travel "
+         "between sites. The pooled model used everybody's rows, for comparison only."),
+        (told_by_sites(saved) is not None, "This run",
+         "Every site computed on its own machine and keeps its own model. Their predictions were "
+         "sealed: the hub carried them and could not read them."),
+        (True, "This page",
+         "It shows every node's name, row counts, errors and losses, but no model. Models in the "
+         "result directory may hold more: nearest neighbours, support vectors and Gaussian processes "
+         "contain training rows."),
+    ]  # fmt: skip
+    return [(name, sentence) for applies, name, sentence in details if applies]
 
 
-def nodes_lead(evaluation: Evaluation | None) -> str:
+def nodes_lead(evaluation: Evaluation | None, told: dict[str, Any] | None) -> str:
     """Say what the table of nodes compares."""
+    if told is not None:
+        return (
+            "Every site's error on its own test rows, which never left it: its model alone, and together. "
+            "There is no pooled model here, as nobody has all rows."
+        )
     if evaluation is None:
         return "All rows were used for training, so there are no test errors to compare."
     untested = int((evaluation.nodes["test_rows"] == 0).sum())
@@ -192,13 +180,11 @@ def nodes_lead(evaluation: Evaluation | None) -> str:
 def grid_lead(saved: SavedResult) -> str:
     """Say where the nodes are drawn and what an edge is."""
     graph = saved.graph
-    placed = graph.positions is not None and graph.positions.shape[1] >= 2
-    if placed and graph.geographic:
-        stands = "Nodes are drawn on a map, with north above."
-    elif placed:
+    stands = "Nodes have no coordinates: connected nodes that agree are drawn close together."
+    if graph.positions is not None and graph.positions.shape[1] >= 2:
         stands = "Nodes are drawn at their coordinates, with the same scale on both axes."
-    else:
-        stands = "Nodes have no coordinates: connected nodes that agree are drawn close together."
+        if graph.geographic:
+            stands = "Nodes are drawn on a map, with north above."
     edges = "An edge connects nodes that learn from each other."
     if saved.about["wiring"] != "fixed":
         kept = int((saved.edges["used"] > 0).sum())
@@ -251,13 +237,6 @@ def told_by_sites(saved: SavedResult) -> dict[str, Any] | None:
     return federation if isinstance(federation, dict) else None
 
 
-SITES = "Measured at the sites"
-SITES_LEAD = (
-    "Every site's error on its own test rows, which never left it: its model alone, and together. There "
-    "is no pooled model here, as nobody has all rows."
-)
-
-
 def at_the_sites(told: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Say what the errors at the sites are, all test rows together, and which sites were missing."""
     measure = measure_named(told["measure"])
@@ -273,6 +252,21 @@ def at_the_sites(told: dict[str, Any]) -> tuple[list[str], list[str]]:
         )
         there = f"Missing: {names}. The others went on without them; the table says which rounds."
     return [helped], [there]
+
+
+def events_of(saved: SavedResult) -> list[tuple[str, str, float | None]]:
+    """Return when nodes joined, learned or left since training, in words, and the error before it."""
+    events = []
+    for line in [] if saved.living is None else saved.living["story"]:
+        what, words = line["what"], {"join": "joined", "update": "learned", "leave": "left"}
+        text = f"{listing(line['nodes'], most=3)} {words.get(what, what)}"
+        if what == "join" and line["neighbours"]:
+            text += f" next to {listing(line['neighbours'], most=3)}"
+        if what == "update":
+            text += f" {counted(line['rows'], 'row')}"
+        text += f"; {counted(line['refitted'], 'node')} refitted"
+        events.append((line["when"], text, line["error"]))
+    return events
 
 
 def settings_text(saved: SavedResult) -> str:
