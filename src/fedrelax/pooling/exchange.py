@@ -45,7 +45,7 @@ MOST_PARTS = 800
 """Columns times functions of the nodes, at most: a round takes a time with the cube of these."""
 LEAST_ROUGHNESS = 1e-3
 """The least roughness of a function that is not constant."""
-RESTING = 3
+RESTING = 2
 """Rounds at the end in which no strength is learned, so that the consensus comes to rest."""
 
 
