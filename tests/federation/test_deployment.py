@@ -56,7 +56,7 @@ def deployed(
 @pytest.mark.parametrize("alpha", [0.5, pytest.param("auto", marks=pytest.mark.slow)])
 def test_sites_over_tls_give_what_one_process_gives(deployed: Deployed, alpha: Any) -> None:
     rounds = 2 if alpha == 0.5 else 1
-    settings(deployed.federation, alpha=alpha, rounds=rounds, tol=0.0)
+    settings(deployed.federation, alpha=alpha, rounds=rounds, tol=0.0, update="refit")
     deployed.machines.run()
     check_equal(deployed.federation, alpha, FedRelax(rounds=rounds, tol=0.0))
     kept = b"".join(
