@@ -26,6 +26,7 @@ from fedrelax.losses import usual_loss
 from fedrelax.models import LocalModel, adapt
 from fedrelax.pooling.boosting import NUMBERS, BoostingChoice, folds_for
 from fedrelax.pooling.columns import level_and_size
+from fedrelax.pooling.design import Design
 from fedrelax.pooling.exchange import Reply, Smooth, reply
 from fedrelax.pooling.network import estimators_of, predictions
 from fedrelax.pooling.rows import OwnRows
@@ -35,7 +36,6 @@ from fedrelax.pooling.search import (
     MOST_CANDIDATES,
     ONE,
     ROUNDS,
-    Design,
     Message,
     PoolingSearch,
     State,

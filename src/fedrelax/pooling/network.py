@@ -13,9 +13,10 @@ from fedrelax.losses import usual_loss
 from fedrelax.models import LinearModel, SoftmaxModel, Task
 from fedrelax.network import Network
 from fedrelax.pooling.columns import Columns, level_and_size, told_of
+from fedrelax.pooling.design import Design
 from fedrelax.pooling.exchange import Smooth
 from fedrelax.pooling.rows import contrasts_of, positions_of
-from fedrelax.pooling.search import ALONE, ONE, ROUNDS, Design, PoolingSearch
+from fedrelax.pooling.search import ALONE, ONE, ROUNDS, PoolingSearch
 from fedrelax.threads import one_thread
 from fedrelax.typing import AnyArray, FloatArray, IntArray
 
