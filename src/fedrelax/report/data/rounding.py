@@ -31,6 +31,15 @@ def coupling_text(alpha: float) -> str:
     return f"alpha {alpha:.3g}{': each node alone' * (alpha == 0)}"
 
 
+def shared_text(strength: float) -> str:
+    """Return how many percent of a coefficient come from the consensus, not from the node's own rows.
+
+    >>> shared_text(3.0)
+    '75'
+    """
+    return f"{100 * strength / (1 + strength):.0f}"
+
+
 def edges_text(before: int, after: int) -> str:
     """Return what a wiring made of the edges.
 

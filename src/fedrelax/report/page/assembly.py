@@ -23,7 +23,6 @@ from fedrelax.evaluation.evaluation import percent
 from fedrelax.report import palette
 from fedrelax.report.data import ReportData, report_data
 from fedrelax.report.data.report_data import target_of
-from fedrelax.report.data.rounding import coupling_text
 from fedrelax.report.data.sharing import sharing_of
 from fedrelax.report.page import texts
 from fedrelax.report.page.script_data import script_data
@@ -154,7 +153,7 @@ def _texts(data: ReportData) -> dict[str, str]:
     tiles += [
         ("nodes", f"{len(saved.models):,}"),
         ("edges", f"{len(saved.edges):,}"),
-        ("coupling", coupling_text(about["alpha"])),
+        texts.coupling_tile(saved),
         ("rounds", f"{about['rounds']:,}"),
     ]
     helped = texts.did_it_help(evaluation)

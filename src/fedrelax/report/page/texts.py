@@ -16,8 +16,9 @@ from fedrelax.evaluation import ALONE, POOLED, TOGETHER, Evaluation, Gap
 from fedrelax.evaluation.evaluation import NAMES, percent
 from fedrelax.evaluation.measures import difference, measure_named
 from fedrelax.files import dump_toml
+from fedrelax.pooling.network import ONE_MODEL
 from fedrelax.report.data.layout import MOST_EDGES
-from fedrelax.report.data.rounding import coupling_text, short
+from fedrelax.report.data.rounding import coupling_text, shared_text, short
 from fedrelax.report.data.sharing import BYTES, NOT_PRIVATE, Sharing
 from fedrelax.storage import SavedResult
 from fedrelax.typing import DataFrame
@@ -216,7 +217,7 @@ def choice_lead(saved: SavedResult) -> str:
     """Say who chose alpha and the wiring, and why these."""
     about = saved.about
     rounds = counted(about["rounds"], "round")
-    used = f"{coupling_text(about['alpha'])}, {rounds}, wiring {about['wiring']}"
+    used = f"{coupling_of(saved)}, {rounds}, wiring {about['wiring']}"
     used += f", update {about['update']}" if about.get("update") else ""
     if saved.choice is None:
         return f"Nothing was chosen: {used} were given, or are the defaults."
@@ -229,6 +230,23 @@ def choice_lead(saved: SavedResult) -> str:
         "benefit of the doubt: coupling, a rewired graph or an earlier stop is chosen only if it lowers "
         "the validation loss by more than one standard error over nodes."
     )
+
+
+def coupling_of(saved: SavedResult) -> str:
+    """Return how strongly a result's nodes are coupled, in words."""
+    name, value = coupling_tile(saved)
+    return value if name == "coupling" else f"{name}: {value}"
+
+
+def coupling_tile(saved: SavedResult) -> tuple[str, str]:
+    """Return a name and a value: alpha, or what nodes share by partial pooling (mean over columns)."""
+    about, nodes = saved.about, len(saved.models)
+    partial = about.get("by_default") and str(about.get("choice")).startswith("partial pooling")
+    if not partial or not 0 < about["alpha"] < ONE_MODEL:
+        return "coupling", coupling_text(about["alpha"])
+    slopes = about["alpha"] * nodes
+    levels = slopes * about.get("level", 1.0)
+    return "shared slopes / levels", f"{shared_text(slopes)} / {shared_text(levels)} %"
 
 
 def told_by_sites(saved: SavedResult) -> dict[str, Any] | None:
@@ -288,7 +306,7 @@ def facts(saved: SavedResult) -> dict[str, str]:
         "models": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
         "graph": f"{graph.n_edges} edges, mean degree {graph.degrees.mean():.3g}, "
         f"{counted(len(graph.components()), 'component')}",
-        "coupling": f"{coupling_text(about['alpha'])}, {counted(about['rounds'], 'round')}, wiring "
+        "coupling": f"{coupling_of(saved)}, {counted(about['rounds'], 'round')}, wiring "
         f"{about['wiring']} ({about['reason']})",
         **({"update": about["update"]} if about.get("update") else {}),
         **({"found": str(about["choice"])} if about.get("choice") else {}),
