@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,17 @@ def test_what_was_chosen_is_what_terminal_page_and_numbers_say(run, apart, way, 
         page = Path("out/report.html").read_text().partition("<main>")[2].partition("</main>")[0]
         assert f'">{metrics["headline"]}</h1>' in page
         assert "Learning together" not in page and "1e+09" not in page
+
+
+def test_partial_pooling_is_said_in_shares_and_not_as_an_alpha(run):
+    table = clinics(apart=False)
+    own = table["clinic"].map({name: 20.0 * k for k, name in enumerate(table["clinic"].unique())})
+    slope = table["clinic"].map({name: k % 3 for k, name in enumerate(table["clinic"].unique())})
+    table.assign(y=table["y"] + own + 0.5 * slope * table["a"]).to_csv("c.csv", index=False)
+    run("fit", "c.csv", "--node", "clinic", "--target", "y", "--quick", "--out", "out")
+    shown = run("info", "out")
+    shares = re.search(r"shared slopes / levels: (\d+) / (\d+) %", shown)
+    assert shares and int(shares[1]) > 20 > int(shares[2]) and "alpha" not in shown
 
 
 def test_an_update_of_one_node_has_its_noun_and_no_empty_digits(run, table):
