@@ -85,10 +85,11 @@ def numbers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
+@pytest.mark.parametrize("order", [FOUR, FOUR[::-1]], ids=["by name", "reversed"])
 def test_the_sites_get_what_fit_gives_on_the_same_rows(
-    federation: Federation, numbers: list[int]
+    federation: Federation, numbers: list[int], order: Collection[str]
 ) -> None:
-    found = run(federation)
+    found = run(federation, sites=list(order))
     model = fitted(federation)
     expected = [model.predict(TEST_ROWS, nodes=[name] * 50) for name in FOUR]
     np.testing.assert_allclose(predictions(federation), expected, atol=1e-8)

@@ -146,7 +146,7 @@ def site_of(values: Mapping[str, Any], home: Path, source: str) -> SiteFile:
 class HubSettings:
     """The hub's settings.
 
-    sites : the names of all sites; the order does not matter to them.
+    sites : the names of all sites; they are put into the order in which ``fit`` takes nodes, by name.
     alpha : a number, several to choose among, or "auto".
     method : all other settings of ``FedRelax``; its alpha is ignored. A hub's file that leaves alpha to be
         chosen means ``update="difference"``, unless it says otherwise.
@@ -173,6 +173,9 @@ class HubSettings:
     target: str = "the target"
     live: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sites", tuple(sorted(self.sites)))
+
     @property
     def rounds(self) -> int:
         """The most rounds."""
@@ -193,7 +196,7 @@ class HubSettings:
     def asked(self) -> str:
         """What a run depends on, as text: one that was stopped goes on only if this is still the same."""
         method, wiring = plain_method(self.method), self.method.wiring
-        return repr((sorted(self.sites), self.alpha, method, wiring, self.folds, self.schema))
+        return repr((self.sites, self.alpha, method, wiring, self.folds, self.schema))
 
     def check(self) -> None:
         """Refuse settings that make no sense, before any letter is sent."""
