@@ -200,6 +200,20 @@ def test_a_graph_that_says_who_is_alike_is_worth_more_than_all_nodes_alike():
     assert left_out["together"] < 0.5 * left_out["every node alone"]
 
 
+def test_smooth_lines_vary_along_the_graph():
+    n, rng = 40, np.random.default_rng(3)
+    turn = 2 * np.pi * np.arange(n) / n
+
+    def rows(many, noise):
+        node, x = np.repeat(np.arange(n), many), rng.uniform(-1, 1, size=n * many)
+        return x[:, None], np.sin(5 * x + turn[node]) + noise * rng.normal(size=len(x)), node
+
+    (X, y, node), (T, t, at) = rows(8, 0.1), rows(50, 0.0)
+    model = FedRelaxRegressor(graph=ring_of(n), wiring="fixed", minutes=0).fit(X, y, nodes=node)
+    assert "along the graph" in model.choice_.reason and "smooth lines" in model.choice_.reason
+    assert np.mean((model.predict(T, at) - t) ** 2) < 0.1  # the mean square of the curves is 0.5
+
+
 def test_a_graph_that_misleads_is_left_aside():
     (X, _, node), _ = smooth(40, 6, 1)
     level = 5.0 * np.random.default_rng(2).normal(size=40)

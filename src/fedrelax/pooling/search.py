@@ -25,7 +25,7 @@ ROUNDS, FEWEST_ROUNDS = 9, 8
 STARTS = ((0.03, 1.0), (1.0, 0.1))
 """Strengths from which learning starts, relative to a node's rows, and the share for the level."""
 HALFWAY, FAR = 5, 40.0
-"""From this round on, candidates whose score is worse than the best by more are left out."""
+"""From this round on, candidates fall out that are behind by more, beyond what they just gained."""
 MOST_WAYS = 8
 """The most ways to pool a set of columns."""
 POOLING, SLOPES = "partial pooling", "common slopes, own levels"
